@@ -1,8 +1,7 @@
 # Other libraries in conv-bench, competitor_libraries and competitor_includes: spng if it is installed; with
-# CONV_BENCH_NPP also NPP, and cuDNN, of which only the header is needed.
+# CONV_BENCH_NPP also NPP.
 set(have_spng 0)
 set(have_npp 0)
-set(have_cudnn 0)
 find_path(SPNG_INCLUDE_DIR spng.h)
 if(SPNG_INCLUDE_DIR AND SPNG_LIBRARY)
     set(have_spng 1)
@@ -15,17 +14,9 @@ if(CONV_BENCH_NPP AND CONV_HAVE_CUDA)
         set(have_npp 1) # which is written in C++
         list(APPEND competitor_libraries CUDA::nppif${static} CUDA::nppc${static} $<$<BOOL:${CONV_STATIC}>:-static-libstdc++>)
     endif()
-    find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-    if(CUDNN_INCLUDE_DIR)
-        set(have_cudnn 1)
-        list(APPEND competitor_includes ${CUDNN_INCLUDE_DIR})
-    endif()
 endif()
 if(NOT have_npp)
     list(APPEND unused_sources "bench_competitor_npp\\.c")
-endif()
-if(NOT have_cudnn)
-    list(APPEND unused_sources "bench_cudnn\\.c")
 endif()
 if(CONV_BENCH_NPP AND NOT have_npp)
     message(WARNING "CONV_BENCH_NPP: no NPP in this CUDA toolkit")

@@ -121,9 +121,6 @@ function(conv_cuda_target target)
         # For the profiler; it makes the program several times as large.
         $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<NOT:$<CONFIG:Release>>>:-lineinfo>
         $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${CONV_WERROR}>>:-Werror=all-warnings>)
-    string(REGEX MATCH "90a" only_90a "${CMAKE_CUDA_ARCHITECTURES}") # whose instructions no other has
-    target_compile_definitions(${target} PRIVATE
-        $<$<COMPILE_LANGUAGE:CUDA>:CONV_HAVE_WGMMA=$<NOT:$<STREQUAL:${only_90a},>>>)
     # The code that nvcc generates around a launch needs two functions of the C++ library.
     target_link_options(${target} INTERFACE "$<$<BOOL:${CONV_STATIC}>:-static-libstdc++;-static-libgcc>")
     target_link_libraries(${target} PUBLIC CUDA::cudart_static)

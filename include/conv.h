@@ -176,7 +176,8 @@ typedef enum conv_sample {
     CONV_SAMPLE_U8 = 1,      /**< 0 to 255 */
     CONV_SAMPLE_U16 = 2,     /**< 0 to 65535, native byte order */
     CONV_SAMPLE_F32 = 3,     /**< IEEE single precision */
-    CONV_SAMPLE_F16 = 4      /**< IEEE half precision: results of layers only */
+    CONV_SAMPLE_F16 = 4,     /**< IEEE half precision: of layers only */
+    CONV_SAMPLE_BF16 = 5     /**< bfloat16: of layers only. Since 1.1 */
 } conv_sample;
 
 /**
@@ -204,10 +205,11 @@ typedef struct conv_image_view {
 /** Bytes of a sample; 0 if there is no such type. */
 static inline int64_t conv_sample_bytes(conv_sample sample)
 {
-    return sample == CONV_SAMPLE_U8                                 ? 1
-           : sample == CONV_SAMPLE_U16 || sample == CONV_SAMPLE_F16 ? 2
-           : sample == CONV_SAMPLE_F32                              ? 4
-                                                                    : 0;
+    return sample == CONV_SAMPLE_U8    ? 1
+           : sample == CONV_SAMPLE_F32 ? 4
+           : sample == CONV_SAMPLE_U16 || sample == CONV_SAMPLE_F16 || sample == CONV_SAMPLE_BF16
+               ? 2
+               : 0;
 }
 
 /** Height x width x channels without gaps, as in most image libraries (HWC). */
@@ -539,26 +541,30 @@ typedef struct conv_layer_description {
     int32_t kernel_height; /**< 1 to 63 */
     int32_t kernel_width;  /**< 1 to 63 */
     int32_t stride;        /**< 1 to 1024; 0: 1 */
-    conv_sample input;     /**< DEFAULT: F32; or U8 */
-    conv_sample output;    /**< DEFAULT: F32; or F16 */
+    conv_sample input;     /**< DEFAULT: F32; or U8; since 1.1 F16 or BF16 */
+    conv_sample output;    /**< DEFAULT: F32; or F16; since 1.1 BF16 */
     float input_divisor;   /**< of U8 samples: 1 or 255; 0: 1 */
     const char *padding;   /**< NULL: "valid" */
     const char *border; /**< of the padding: "constant:0" (NULL) and as for filters; the constant in
                            units of the float32 input */
     const char *activation; /**< "none" (NULL), "relu", "tanh", "abs" */
-    const char *precision;  /**< "exact" (NULL), "fast", "tf32", "fp16" */
+    const char *precision;  /**< "exact" (NULL), "fast", "tf32", "fp16"; since 1.1 "bf16" */
     const char *variant;    /**< a kernel to force; NULL: the best */
     int32_t groups;         /**< G, divides M and C; 0: 1. Since 1.1 */
     int32_t stride_width;   /**< from one column to the next; 0: `stride`. Since 1.1 */
     int32_t dilation;       /**< from one tap to the next, 1 to 1024; 0: 1. Since 1.1 */
     int32_t dilation_width; /**< in a row of the kernel; 0: `dilation`. Since 1.1 */
-    uint64_t reserved[2];   /**< 0 */
+    int32_t channels_last;  /**< non-zero: images x height x width x channels without gaps, weights
+                               [maps][kernel_height][kernel_width][channels / groups]; on CUDA
+                               devices,  by cuDNN, with a precision that is not "exact". Since 1.1 */
+    int32_t reserved_int;   /**< 0 */
+    uint64_t reserved[1];   /**< 0 */
 } conv_layer_options;
 /** The defaults: maps, channels and the kernel's sides have to be set. */
 /* clang-format off */
 #define CONV_LAYER_OPTIONS_INIT \
     {sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0, \
-     NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, {0, 0}}
+     NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, {0}}
 /* clang-format on */
 
 /** `weights` [maps][channels / groups][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros)
@@ -610,7 +616,8 @@ CONV_API conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int
  * are queued before it count, and after conv_layer_workspace the call queues kernels and does
  * nothing else: a CUDA graph can capture it. `workspace` is device memory that begins at a multiple
  * of 256 bytes and is used until the work is done. In host memory `workspace` may be NULL; weights
- * that equal those of the call before are not packed again. Precision is "exact". Since 1.1.
+ * that equal those of the call before are not packed again. In device memory, input of a layer that
+ * is not "exact" has no gaps. Since 1.1.
  */
 CONV_API conv_status conv_layer_run_with(conv_layer *layer, const conv_tensor *input,
                                          const float *weights, const float *bias, void *workspace,

@@ -10,33 +10,19 @@
 #include "kernels/layer/cpu/blocked.h"
 
 const char *const conv_layer_activations[] = {"none", "relu", "tanh", "abs", NULL};
-const char *const conv_layer_precisions[] = {"exact", "fast", "tf32", "fp16", NULL};
+const char *const conv_layer_precisions[] = {"exact", "fast", "tf32", "fp16", "bf16", NULL};
 
 static const struct conv_layer_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_layer_points_tf32,
-    &conv_cuda_layer_points_wgmma,
-    &conv_cuda_layer_strips_half,
-    &conv_cuda_layer_strips,
-    &conv_cuda_layer_wgmma_half,
-    &conv_cuda_layer_wgmma,
-    &conv_cuda_layer_mma_half,
-    // In the exact order of additions.
-    &conv_cuda_layer_gemm,
-    &conv_cuda_layer_window,
-    &conv_cuda_layer_few,
-    &conv_cuda_layer_uniform,
-    &conv_cuda_layer_bulk,
-    &conv_cuda_layer_direct,
+    &conv_cuda_layer_gemm,    &conv_cuda_layer_window,   &conv_cuda_layer_few,
+    &conv_cuda_layer_uniform, &conv_cuda_layer_bulk,     &conv_cuda_layer_direct,
 #endif
 #if defined __x86_64__
-    &conv_cpu_layer_avx512,
-    &conv_cpu_layer_avx2,
+    &conv_cpu_layer_avx512,   &conv_cpu_layer_avx2,
 #elif defined __aarch64__
     &conv_cpu_layer_neon,
 #endif
-    &conv_cpu_layer_portable,
-    &conv_cpu_layer_reference,
+    &conv_cpu_layer_portable, &conv_cpu_layer_reference,
 };
 
 const struct conv_layer_variant *const *conv_layer_variants(int *count)
@@ -75,7 +61,8 @@ static unsigned demands_of(const struct conv_layer *layer)
     return (pads ? CONV_LAYER_PADS : 0u) | (layer->groups > 1 ? CONV_LAYER_GROUPS : 0u) |
            (layer->dilation_y > 1 || layer->dilation_x > 1 ? CONV_LAYER_DILATION : 0u) |
            (layer->stride_y != layer->stride_x ? CONV_LAYER_STRIDES : 0u) |
-           (layer->weights ? 0u : CONV_LAYER_LATE);
+           (layer->weights ? 0u : CONV_LAYER_LATE) |
+           (layer->channels_last ? CONV_LAYER_CHANNELS_LAST : 0u);
 }
 
 void conv_layer_plan_pad(struct conv_layer_plan *plan)
@@ -107,8 +94,12 @@ bool conv_layer_plan_find(struct conv_layer_plan *plan, const struct conv_layer_
     unsigned missing = demands_of(&plan->layer) & ~variant->handles;
     if (missing & ~(unsigned)CONV_LAYER_PADS)
         return false;
-    if (missing)
+    if (missing || (layer->input != CONV_ELEMENT_U8 && layer->input != CONV_ELEMENT_F32))
         conv_layer_plan_pad(plan);
+    if (variant->place == CONV_ON_CUDA && layer->output == CONV_ELEMENT_BF16) {
+        plan->rounds = true;
+        plan->layer.output = CONV_ELEMENT_F32;
+    }
     return !variant->plan || variant->plan(plan);
 }
 

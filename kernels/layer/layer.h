@@ -44,6 +44,7 @@ enum conv_precision {
     CONV_PRECISION_FAST,
     CONV_PRECISION_TF32, // operands rounded to TF32
     CONV_PRECISION_FP16, // operands rounded to float16, float32 sums
+    CONV_PRECISION_BF16, // operands rounded to bfloat16, float32 sums
 };
 
 // Padding that depends on the size of the input, so that an axis of n samples has
@@ -68,11 +69,14 @@ struct conv_layer {
     enum conv_layer_same same; // else the pads are not used: conv_layer_sized sets them
     enum conv_border border;
     float border_value;       // in units of the float32 input
-    enum conv_element input;  // U8 or F32
+    enum conv_element input;  // U8, F16, BF16 or F32
     float input_divisor;      // U8: x = (float)sample / input_divisor, correctly rounded; 1 or 255
-    enum conv_element output; // F32, or F16: the float32 result rounded to nearest even
+    enum conv_element output; // F32, or F16 or BF16: the float32 result rounded to nearest even
     enum conv_activation activation;
     enum conv_precision precision;
+    // Axes of input, weights and result in the order N, H, W, C, without gaps: for libraries
+    // (src/engine/) only, no variant does that.
+    bool channels_last;
     const float *weights; // [maps][channels / groups][kernel_height][kernel_width]; NULL: see
                           // CONV_LAYER_LATE
     const float *bias;    // [maps], or NULL
@@ -164,6 +168,9 @@ struct conv_layer_plan {
     struct conv_layer layer; // its weights and bias outlive the plan
     struct conv_layer_shape shape;
     bool pads;
+    // On CUDA: the variant computes float32, and the caller rounds that to BF16 after each run with
+    // conv_cuda_layer_finish.
+    bool rounds;
     void *packed;         // the weights as the variant reads them, in host memory
     size_t packed_bytes;  // 0: none
     const void *d_packed; // CUDA: the same bytes in device memory, 256-byte aligned
@@ -175,8 +182,8 @@ struct conv_layer_plan {
 
 // What a variant does besides groups = 1, equal strides and adjacent taps of float32 without pads.
 enum conv_layer_handles {
-    // Padding and 8-bit input; without it, conv_layer_plan.pads says where the input is padded and
-    // converted before.
+    // Padding and 8-bit input; without it, and for 16-bit input, conv_layer_plan.pads says where
+    // the input is padded and converted before.
     CONV_LAYER_PADS = 1,
     CONV_LAYER_GROUPS = 2,
     CONV_LAYER_DILATION = 4,
@@ -185,6 +192,7 @@ enum conv_layer_handles {
     // Weights that are not known when the plan is made: it depends on sizes alone, `pack` moves
     // weights and biases and adds zeros (0 or -0), and `run` reads them from d_packed alone.
     CONV_LAYER_LATE = 16,
+    CONV_LAYER_CHANNELS_LAST = 32,
 };
 
 // Scores as in stencil.h: a rank by measured speed among the variants of one place.

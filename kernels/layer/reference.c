@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The definition of a layer, one output after the other, without optimisations. Every other variant
 // is compared with this one, bit for bit or within its bound. And padding, with the conversion of
-// 8-bit samples, for variants that require their caller to do both.
+// samples, for variants that require their caller to do both.
 #include <math.h>
 
 #include "kernels/common/border.h"
@@ -12,7 +12,11 @@ static float convert(const struct conv_layer *layer, const uint8_t *row, int x)
 {
     if (layer->input == CONV_ELEMENT_U8)
         return (float)row[x] / layer->input_divisor;
-    return ((const float *)(const void *)row)[x];
+    if (layer->input == CONV_ELEMENT_F32)
+        return ((const float *)(const void *)row)[x];
+    uint16_t sample = ((const uint16_t *)(const void *)row)[x];
+    return layer->input == CONV_ELEMENT_F16 ? conv_half_to_float(sample)
+                                            : conv_bfloat_to_float(sample);
 }
 
 // The sample at row y, column x of a plane; both may lie in the padding.
@@ -64,10 +68,10 @@ static enum conv_status run_reference(const struct conv_layer_plan *plan,
                 for (int j = 0; j < width; j++) {
                     float value = compute(plan, image, batch, m, i, j);
                     size_t at = (map + (size_t)i) * (size_t)width + (size_t)j;
-                    if (layer->output == CONV_ELEMENT_F16)
-                        ((uint16_t *)batch->dst)[at] = conv_half_from_float(value);
-                    else
+                    if (layer->output == CONV_ELEMENT_F32)
                         ((float *)batch->dst)[at] = value;
+                    else
+                        ((uint16_t *)batch->dst)[at] = conv_tensor_from_float(layer->output, value);
                 }
             }
         }

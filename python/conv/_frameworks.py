@@ -28,7 +28,7 @@ def _load_torch():
     import torch
 
     # uint16 came with torch 2.3. The function that returns a number is what Triton uses.
-    names = (("uint8", 1), ("uint16", 2), ("float32", 3), ("float16", 4))
+    names = (("uint8", 1), ("uint16", 2), ("float32", 3), ("float16", 4), ("bfloat16", 5))
     _torch_types.update({getattr(torch, name): code for name, code in names if hasattr(torch, name)})
     _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if _raw_stream is None:
@@ -139,8 +139,12 @@ def dtype_name(dtype):
     """The name of a type of samples: of a class or dtype of NumPy, its name or code, or a dtype of torch."""
     if type(dtype).__module__ == "torch":
         dtype = str(dtype)
+    if isinstance(dtype, str):
+        dtype = dtype.removeprefix("torch.")
+        if dtype == "bfloat16":  # which NumPy does not have
+            return dtype
     try:
-        known = numpy.dtype(dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype)
+        known = numpy.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):
         return ""
     return known.name if dtype is not None and known.isnative else ""

@@ -30,7 +30,7 @@ def layer(
     activation: str | None = None,
     precision: str | None = None,
     variant: str | None = None,
-    dtype: Any = "float32",
+    dtype: Any = None,
     input_divisor: float = 1.0,
     out: Any = None,
     stream: Stream = None,
@@ -38,7 +38,8 @@ def layer(
 ) -> Any:
     """Runs a convolution layer: y[n, m] = activation(bias[m] + sum of weights[m, c] * x[n, c]), correlation.
 
-    images:        float32 or uint8, (N, C, H, W) or (C, H, W); with weights of one axis (N, C, L) or (C, L)
+    images:        float32, float16, bfloat16 (torch) or uint8, (N, C, H, W) or (C, H, W); with weights of one axis
+                   (N, C, L) or (C, L)
     weights:       numbers, used as float32, (maps, C / groups, kernel height, kernel width) or (maps, C / groups, length)
     bias:          the same, (maps,), or None
     stride:        samples from an output to the next: a number, or one for each axis
@@ -48,9 +49,11 @@ def layer(
     groups:        of channels and maps; a map reads the channels of its group
     border:        of the padding: "constant:0" (the default), "replicate", "reflect", "reflect101", "wrap"
     activation:    None, "relu", "tanh" or "abs"
-    precision:     "exact" (the default: the same bits on all devices, by sums in one order), "fast", "tf32" or "fp16"
+    precision:     "exact" (the default: the same bits on all devices, by sums in one order), "fast", "tf32", "fp16" or
+                   "bf16"; on CUDA they are computed by cuDNN where that is installed and faster
     variant:       a kernel to force
-    dtype:         of the result: "float32" or "float16", or the type itself
+    dtype:         of the result: "float32", "float16" or "bfloat16", or the type itself; None: that of the images, float32
+                   for uint8
     input_divisor: of uint8 images: 1 or 255
     out:           where the result is written, without gaps
     stream:        a CUDA stream, as for conv.filter
@@ -61,25 +64,31 @@ def layer(
     Returns (N, maps, H', W') or (maps, H', W'). On CUDA the work is queued on `stream`, not complete.
     conv.Layer keeps the weights ready for repeated calls.
     """
-    sample = _sample_on_device(images, weights, bias, out)
-    if sample and precision in (None, "exact") and stream is None and device is None and variant is None:
-        return _run_there(images, weights, bias, out, (stride, padding, dilation, groups, border, activation, sample,
-                                                       dtype if dtype == "float32" else dtype_name(dtype), input_divisor))
+    sample = _sample_name(images)
+    sample = sample if sample in ("uint8", "float16", "bfloat16") else "float32"
+    if dtype is None:
+        dtype = "float32" if sample == "uint8" else sample
+    elif dtype != "float32":
+        dtype = dtype_name(dtype)
+    if stream is None and device is None and variant is None and _is_on_device(images, weights, bias, out):
+        return _run_there(images, weights, bias, out, (stride, padding, dilation, groups, border, activation, sample, dtype,
+                                                       input_divisor, precision))
     prepared = Layer(weights, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, border=border,
                      activation=activation, precision=precision, variant=variant, output=dtype, input_divisor=input_divisor,
-                     input="uint8" if _sample_name(images) == "uint8" else "float32")
+                     input=sample)
     return prepared(images, out=out, stream=stream, device=device)
 
 
-def _sample_on_device(images, weights, *others):
-    """The type of samples of torch's tensors on a CUDA device, of 4 axes, whose layer can read its weights there; else None."""
+def _is_on_device(images, weights, *others):
+    """Whether these are torch's tensors on a CUDA device, of 4 axes, whose layer can read its weights there."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(images, torch.Tensor) or not images.is_cuda or images.dim() != 4:
-        return None
+        return False
     if any(tensor is not None and (not isinstance(tensor, torch.Tensor) or tensor.device != images.device)
-           for tensor in (weights, *others)) or weights is None or weights.dim() != 4 or weights.dtype is not torch.float32:
-        return None
-    return {torch.float32: "float32", torch.uint8: "uint8"}.get(images.dtype)
+           for tensor in (weights, *others)) or weights is None or weights.dim() != 4:
+        return False
+    floats = (torch.float32, torch.float16, torch.bfloat16)
+    return weights.dtype in floats and (images.dtype in floats or images.dtype is torch.uint8)
 
 
 def _hashable(setting):

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import Conv2d, Module, functional
 
 from . import _core
-from ._layer import layer
 
 __all__ = ["ExactConv2d", "conv2d", "replace"]
 
@@ -36,12 +35,13 @@ def conv2d(
     groups: int = 1,
     precision: str = "exact",
 ) -> Tensor:
-    """torch.nn.functional.conv2d of float32, with the bits of conv.layer.
+    """torch.nn.functional.conv2d, with the bits of conv.layer.
 
-    x:         (N, C, H, W) or (C, H, W)
+    x:         (N, C, H, W) or (C, H, W); float32, float16 or bfloat16, which the result is, too
     weight:    (M, C / groups, kernel height, kernel width), on the device of `x`, as `bias`, (M,) or None
     stride:    as those of torch, as are padding ("same", "valid", a number, or one for each axis), dilation and groups
-    precision: "exact"; the others of conv.layer wait for the device
+    precision: as that of conv.layer, where channels-last images have such results; all but "exact" use cuDNN where that is faster: the first call with a shape then
+               takes up to seconds, in which it times what there is
 
     On CUDA the work is queued on the current stream, and a graph can capture it once the shape has been used. Weights
     are packed on the device in each call, so that changes count.
@@ -101,7 +101,8 @@ _numbers = [0]
 _MOST_CALLS = 4096
 _calls: dict = {}
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None) or (lambda d: torch.cuda.current_stream(d).cuda_stream)
-_TYPES = {"float32": torch.float32, "float16": torch.float16}
+_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _PLAIN = (Tensor, torch.nn.Parameter, type(None))
 
 
@@ -135,10 +136,13 @@ def _learn(key, x, weight, bias, settings):
         raise ValueError(f"x has {x.shape[1]} channels; the weights are for {weight.shape[1]} in {settings[3]} groups")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias has shape {tuple(bias.shape)}; the weights have {weight.shape[0]} maps")
-    prepared = _prepared((key[0], key[1], weight.shape, settings))
+    prepared = _prepared((key[0], key[1], weight.shape, key[6]))
     bytes, *sides = prepared.workspace(key[0], x.shape[0], x.shape[2], x.shape[3])
     strides = None
-    if x.stride(3) == 1 and 0 not in x.stride() and x.stride(2) >= x.shape[3]:
+    exact = settings[9] in (None, "exact")  # others take no gaps
+    if key[6][10]:
+        strides = (0, 0, 0)
+    elif x.is_contiguous() or (exact and x.stride(3) == 1 and 0 not in x.stride() and x.stride(2) >= x.shape[3]):
         strides = tuple(x.element_size() * stride for stride in x.stride()[:3])
     if len(_calls) >= _MOST_CALLS:
         _calls.clear()
@@ -147,30 +151,43 @@ def _learn(key, x, weight, bias, settings):
 
 
 def _run(x, weight, bias, stride, padding, dilation, groups, precision):
-    if x.dtype is not torch.float32:
-        raise TypeError(f"x: {x.dtype}; conv2d takes float32")
-    if precision != "exact":
-        return layer(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, precision=precision)
-    return run(x, weight, bias, (tuple(stride), tuple(padding), tuple(dilation), groups, None, None, "float32", "float32", 1.0))
+    name = _NAMES.get(x.dtype)
+    if name is None:
+        raise TypeError(f"x: {x.dtype}; conv2d takes float32, float16 and bfloat16")
+    return run(x, weight, bias, (tuple(stride), tuple(padding), tuple(dilation), groups, None, None, name, name, 1.0, precision))
 
 
 def run(x: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...], out: Tensor | None = None) -> Tensor:
-    """A layer in the exact order whose weights are where the images are, by the settings of _core.late_layer."""
+    """A layer whose weights are where the images are, by the settings of _core.late_layer."""
     device = x.get_device()  # -1 on the CPU
     for name, tensor in (("weight", weight), ("bias", bias)):
-        if tensor is not None and (tensor.dtype is not torch.float32 or tensor.get_device() != device):
-            raise TypeError(f"{name}: {tensor.dtype} on {tensor.device}; float32 on {x.device} was expected")
-    weight, bias = _dense(weight), bias if bias is None else _dense(bias)
+        if tensor is not None and (tensor.dtype not in _NAMES or tensor.get_device() != device):
+            raise TypeError(f"{name}: {tensor.dtype} on {tensor.device}; floats on {x.device} were expected")
+    wanted = out is None and _is_channels_last(x, settings[9]) and settings[6] == settings[7]
+    last = wanted and (device, x.shape, settings) not in _planar
+    order = torch.channels_last if last else torch.contiguous_format
+    weight, bias = _dense(weight, order), bias if bias is None else _dense(bias)
     of_weights, of_x = weight.data_ptr(), x.data_ptr()
-    key = (device, of_weights if device < 0 else 0, x.shape, x.stride(), weight.shape, None if bias is None else bias.shape, settings)
-    prepared, shape, bytes, strides = _calls.get(key) or _learn(key, x, weight, bias, settings)
+    key = (device, of_weights if device < 0 else 0, x.shape, x.stride(), weight.shape, None if bias is None else bias.shape,
+           (*settings, last))
+    call = _calls.get(key)
+    if call is None:
+        try:
+            call = _learn(key, x, weight, bias, settings)
+        except Exception:
+            if not last:
+                raise
+            _planar.add((device, x.shape, settings))
+            return run(x, weight, bias, settings)
+    prepared, shape, bytes, strides = call
     if strides is None or of_x % 16 or x.is_neg():
-        return run(x.resolve_neg().clone(memory_format=torch.contiguous_format), weight, bias, settings, out)
+        result = run(x.resolve_neg().clone(memory_format=order), weight, bias, settings, out)
+        return result.contiguous(memory_format=torch.channels_last) if wanted else result
     if out is None:
-        out = x.new_empty(shape, dtype=_TYPES[settings[7]])
+        out = torch.empty(shape, dtype=_TYPES[settings[7]], device=x.device, memory_format=order)
     elif out.shape != shape or out.dtype is not _TYPES[settings[7]] or out.get_device() != device:
         raise ValueError(f"out: an array of shape {shape} and type {settings[7]} was expected")
-    elif not out.is_contiguous() or out.data_ptr() % 16:
+    elif not out.is_contiguous(memory_format=order) or out.data_ptr() % 16:
         raise BufferError("out has gaps, or does not begin at a multiple of 16 bytes")
     workspace = x.new_empty(bytes, dtype=torch.uint8) if bytes else None
     if shape[0] > 0:
@@ -179,8 +196,17 @@ def run(x: Tensor, weight: Tensor, bias: Tensor | None, settings: tuple[Any, ...
     return out
 
 
-def _dense(tensor):
-    return tensor.contiguous() if not tensor.is_neg() else tensor.resolve_neg().contiguous()
+# What cuDNN does not take with channels last, or there is no cuDNN: images are copied.
+_planar: set = set()
+
+
+def _is_channels_last(x, precision):
+    return (precision not in (None, "exact") and x.is_cuda and not x.is_contiguous()
+            and x.is_contiguous(memory_format=torch.channels_last))
+
+
+def _dense(tensor, order=torch.contiguous_format):
+    return (tensor if not tensor.is_neg() else tensor.resolve_neg()).float().contiguous(memory_format=order)
 
 
 for _device in ("CPU", "CUDA"):
@@ -191,7 +217,8 @@ for _device in ("CPU", "CUDA"):
 def _fake(x, weight, bias, stride, padding, dilation, groups, precision):
     sides = [(n + 2 * p - d * (k - 1) - 1) // s + 1
              for n, k, s, p, d in zip(x.shape[2:], weight.shape[2:], stride, padding, dilation)]
-    return x.new_empty((x.shape[0], weight.shape[0], *sides))
+    order = torch.channels_last if _is_channels_last(x, precision) else torch.contiguous_format
+    return torch.empty((x.shape[0], weight.shape[0], *sides), dtype=x.dtype, device=x.device, memory_format=order)
 
 
 def _setup_context(ctx, inputs, output):

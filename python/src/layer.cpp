@@ -20,6 +20,7 @@ struct LayerSettings {
     Text padding, border, activation, precision, variant;
     conv_sample input = CONV_SAMPLE_F32, output = CONV_SAMPLE_F32;
     float input_divisor = 1;
+    bool channels_last = false;
 };
 
 // An array of float32 that nobody writes to.
@@ -95,6 +96,7 @@ conv_layer *Layer::ready(const Borrowed &context) const
     options.input = settings.input;
     options.output = settings.output;
     options.input_divisor = settings.input_divisor;
+    options.channels_last = settings.channels_last;
     options.padding = text_or_null(settings.padding);
     options.border = text_or_null(settings.border);
     options.activation = text_or_null(settings.activation);
@@ -165,6 +167,8 @@ nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
 {
     Tensor input = import_array(images, parse_stream(stream), "images");
     check_images(input, axes, settings.input, shape[1] * settings.groups);
+    if (settings.output == CONV_SAMPLE_BF16 && input.kind != Kind::torch && out.is_none())
+        raise_type("output: results of type bfloat16 are tensors of torch only");
     int place = place_of(input, device);
     bool batch = input.dimensions == axes + 2;
     if (input.strides[input.dimensions - 1] != conv_sample_bytes(input.sample))
@@ -220,9 +224,11 @@ void Layer::run_with(int device, uintptr_t stream, uintptr_t images, nb::tuple l
     from.images = nb::cast<int64_t>(lengths[0]);
     from.height = nb::cast<int32_t>(lengths[2]);
     from.width = nb::cast<int32_t>(lengths[3]);
-    from.image_stride = nb::cast<int64_t>(strides[0]);
-    from.channel_stride = nb::cast<int64_t>(strides[1]);
-    from.row_stride = nb::cast<int64_t>(strides[2]);
+    if (!settings.channels_last) {
+        from.image_stride = nb::cast<int64_t>(strides[0]);
+        from.channel_stride = nb::cast<int64_t>(strides[1]);
+        from.row_stride = nb::cast<int64_t>(strides[2]);
+    }
     // One context for all streams, which a capture can use, too: the call touches no pool.
     Borrowed context(device, nullptr);
     Unlocked unlocked;
@@ -323,8 +329,10 @@ void read_settings(LayerSettings &settings, int axes, nb::handle stride, nb::han
     settings.padding = parse_padding(padding, axes);
     settings.border = text_of(border);
     settings.activation = text_of(activation);
-    settings.input = parse_sample(input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8}, "input");
-    settings.output = parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16}, "output");
+    settings.input = parse_sample(
+        input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "input");
+    settings.output =
+        parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "output");
     settings.input_divisor = input_divisor;
 }
 
@@ -362,7 +370,8 @@ void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle str
 // A layer without weights, of which `shape` says how many there are.
 Layer *make_late_layer(nb::tuple shape, nb::handle stride, nb::handle padding, nb::handle dilation,
                        nb::handle groups, nb::handle border, nb::handle activation,
-                       nb::handle input, nb::handle output, float input_divisor)
+                       nb::handle input, nb::handle output, float input_divisor,
+                       nb::handle precision, bool channels_last)
 {
     int64_t lengths[4];
     for (int i = 0; i < 4; i++)
@@ -370,6 +379,8 @@ Layer *make_late_layer(nb::tuple shape, nb::handle stride, nb::handle padding, n
     LayerSettings settings;
     read_settings(settings, 2, stride, padding, dilation, groups, border, activation, input, output,
                   input_divisor);
+    settings.precision = text_of(precision);
+    settings.channels_last = channels_last;
     return new Layer({nb::none()}, lengths, 2, {nb::none()}, std::move(settings));
 }
 
@@ -411,7 +422,8 @@ void bind_layer(nb::module_ &module)
     module.def("late_layer", make_late_layer, nb::rv_policy::take_ownership, nb::arg("shape"),
                nb::arg("stride").none(), nb::arg("padding").none(), nb::arg("dilation").none(),
                nb::arg("groups").none(), nb::arg("border").none(), nb::arg("activation").none(),
-               nb::arg("input"), nb::arg("output"), nb::arg("input_divisor"));
+               nb::arg("input"), nb::arg("output"), nb::arg("input_divisor"),
+               nb::arg("precision").none(), nb::arg("channels_last") = false);
     module.def("sample_name", [](nb::handle images) {
         return sample_name(import_array(images, {}, "images").sample);
     });

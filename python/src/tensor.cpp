@@ -80,7 +80,10 @@ namespace
 
 [[noreturn]] void refuse_type(const char *name, const char *type)
 {
-    raise_type("%s: samples of type %s; conv reads uint8, uint16 and float32", name, type);
+    raise_type(
+        "%s: samples of type %s; conv reads uint8, uint16 and float32, layers also float16 and "
+        "bfloat16",
+        name, type);
 }
 
 // The name of a type that has only a letter here is read from `array`.

@@ -24,7 +24,7 @@ namespace nb = nanobind;
 // --- DLPack, versions 1.x and before: https://dmlc.github.io/dlpack ------------------------------
 
 enum : int32_t { dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_cuda_managed = 13 };
-enum : uint8_t { dl_int = 0, dl_uint = 1, dl_float = 2, dl_bool = 6 };
+enum : uint8_t { dl_int = 0, dl_uint = 1, dl_float = 2, dl_bfloat = 4, dl_bool = 6 };
 constexpr uint64_t dl_flag_read_only = 1, dl_flag_is_copied = 2;
 
 using DlDevice = nb::dlpack::device;
@@ -88,6 +88,7 @@ constexpr SampleType sample_types[] = {
     {CONV_SAMPLE_U16, "uint16", "H", "<u2", dl_uint, 16},
     {CONV_SAMPLE_F32, "float32", "f", "<f4", dl_float, 32},
     {CONV_SAMPLE_F16, "float16", "e", "<f2", dl_float, 16},
+    {CONV_SAMPLE_BF16, "bfloat16", "bfloat16", "bfloat16", dl_bfloat, 16}, // of no buffer
 };
 const SampleType &type_of(conv_sample sample);
 inline const char *sample_name(conv_sample sample)

@@ -204,6 +204,29 @@ def test_torch_layers(torch, rng):
     assert torch.allclose(prepared(x).double(), reference, atol=1e-3)
 
 
+@pytest.mark.parametrize("layout", ("planar", "channels last", "gaps"))
+@pytest.mark.parametrize("precision, dtype, error", (("fast", "float32", 2**-14), ("tf32", "float32", 2**-9), ("fp16", "float16", 2**-9),
+                                                     ("fp16", "float32", 2**-9), ("bf16", "bfloat16", 3 * 2**-8)))
+def test_torch_layers_of_less_precision(torch, rng, precision, dtype, error, layout):
+    import conv.torch
+
+    x, w, b = (torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).cuda() for shape in ((4, 32, 30, 36), (48, 16, 3, 3), (48,)))
+    x = x.to(getattr(torch, dtype))
+    x = {"planar": x, "channels last": x.to(memory_format=torch.channels_last), "gaps": x[..., 4:]}[layout]
+    how = {"stride": 2, "padding": 1, "groups": 2}
+    reference = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), **how)
+    scale = torch.nn.functional.conv2d(x.double().abs(), w.double().abs(), b.double().abs(), **how)
+    y = conv.torch.conv2d(x, w, b, **how, precision=precision)
+    rounding = {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8}[dtype] * reference.abs()
+    assert y.dtype == x.dtype and ((y.double() - reference).abs() <= 1.1 * error * scale + rounding).all()
+    assert layout != "channels last" or y.is_contiguous(memory_format=torch.channels_last)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        again = conv.torch.conv2d(x, w, b, **how, precision=precision)
+    graph.replay()
+    assert torch.equal(again, y)
+
+
 def test_cupy(cupy, noise):
     image = noise((64, 80, 3))
     array = cupy.asarray(image)

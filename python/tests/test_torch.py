@@ -44,7 +44,7 @@ def test_conv_layer_of_tensors_on_one_device(tensors, monkeypatch):
     wanted = [conv.layer(x, w, b, groups=2, **how).clone() for how in calls]
     bytes = (x * 50).to(torch.uint8)
     wanted.append(conv.layer(bytes, w, b, groups=2, input_divisor=255))
-    monkeypatch.setattr(conv._layer, "_sample_on_device", lambda images, *_: str(images.dtype)[6:])
+    monkeypatch.setattr(conv._layer, "_is_on_device", lambda *_: True)
     for how, result in zip(calls, wanted):
         assert torch.equal(conv.layer(x, w, b, groups=2, **how), result)
     assert torch.equal(conv.layer(bytes, w, b, groups=2, input_divisor=255), wanted[-1])
@@ -53,6 +53,30 @@ def test_conv_layer_of_tensors_on_one_device(tensors, monkeypatch):
             conv.layer(x, w, b, groups=2, **wrong)
     with pytest.raises(BufferError, match="requires grad"):
         conv.layer(x, w.requires_grad_(), groups=2)
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16), ids=str)
+def test_tensors_of_16_bits(tensors, dtype):
+    """Sums are of float32, whatever the tensors are, and rounded once."""
+    x, w, b = tensors()
+    x, half = x.to(dtype), w.to(dtype)
+    wanted = conv.torch.conv2d(x.float(), w, b)
+    assert torch.equal(conv.torch.conv2d(x, w, b), wanted.to(dtype))
+    assert torch.equal(conv.torch.conv2d(x, w, b, precision=str(dtype)[6:].replace("bfloat", "bf").replace("float", "fp")), wanted.to(dtype))
+    assert torch.equal(conv.torch.conv2d(x, half, b), conv.torch.conv2d(x.float(), half.float(), b).to(dtype))
+    assert torch.equal(conv.layer(x, w, b), wanted.to(dtype)) and torch.equal(conv.layer(x, w, b, dtype="float32"), wanted)
+    assert torch.equal(conv.layer(x.float(), w, b, dtype=dtype), wanted.to(dtype))
+    assert torch.equal(conv.layer(x, w, b, padding=(1, 2), border="wrap"), conv.layer(x.float(), w, b, padding=(1, 2), border="wrap").to(dtype))
+    out = torch.empty_like(wanted, dtype=dtype)
+    assert conv.layer(x, w, b, out=out) is out and torch.equal(out, wanted.to(dtype))
+
+
+def test_numpy_has_no_bfloat16(tensors):
+    x, w, _ = (tensor.numpy() for tensor in tensors())
+    half = x.astype(np.float16)
+    assert np.array_equal(conv.layer(half, w), conv.layer(half.astype(np.float32), w).astype(np.float16))
+    with pytest.raises(TypeError, match="bfloat16"):
+        conv.layer(x, w, dtype="bfloat16")
 
 
 def test_weights_that_change_are_noticed(tensors):

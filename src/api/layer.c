@@ -50,17 +50,25 @@ static enum conv_status parse_name(int *index, const char *text, const char *con
                 : CONV_OK;
 }
 
+static bool read_element(enum conv_element *element, conv_sample sample)
+{
+    *element = sample == CONV_SAMPLE_U8     ? CONV_ELEMENT_U8
+               : sample == CONV_SAMPLE_F16  ? CONV_ELEMENT_F16
+               : sample == CONV_SAMPLE_BF16 ? CONV_ELEMENT_BF16
+                                            : CONV_ELEMENT_F32;
+    return *element != CONV_ELEMENT_F32 || sample == CONV_SAMPLE_F32;
+}
+
 static enum conv_status parse_elements(struct conv_layer *layer, const conv_layer_options *options,
                                        struct conv_err *err)
 {
     conv_sample input = options->input ? options->input : CONV_SAMPLE_F32;
     conv_sample output = options->output ? options->output : CONV_SAMPLE_F32;
-    if (input != CONV_SAMPLE_F32 && input != CONV_SAMPLE_U8)
-        return conv_err_set(err, CONV_ERR_USAGE, "input samples must be float32 or uint8");
-    if (output != CONV_SAMPLE_F32 && output != CONV_SAMPLE_F16)
-        return conv_err_set(err, CONV_ERR_USAGE, "results must be float32 or float16");
-    layer->input = input == CONV_SAMPLE_U8 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
-    layer->output = output == CONV_SAMPLE_F16 ? CONV_ELEMENT_F16 : CONV_ELEMENT_F32;
+    if (!read_element(&layer->input, input))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "input samples must be float32, float16, bfloat16 or uint8");
+    if (output == CONV_SAMPLE_U8 || !read_element(&layer->output, output))
+        return conv_err_set(err, CONV_ERR_USAGE, "results must be float32, float16 or bfloat16");
     layer->input_divisor = options->input_divisor != 0 ? options->input_divisor : 1;
     bool by_255 = input == CONV_SAMPLE_U8 && layer->input_divisor == 255;
     return layer->input_divisor == 1 || by_255
@@ -103,6 +111,7 @@ static enum conv_status read_options(struct conv_layer *layer, const conv_layer_
         .kernel_height = options->kernel_height,
         .kernel_width = options->kernel_width,
         .groups = groups,
+        .channels_last = options->channels_last != 0,
     };
     enum conv_status status =
         read_steps(&layer->stride_y, &layer->stride_x, options->stride, options->stride_width,
@@ -183,8 +192,6 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
     if (status)
         return status;
     layer->late = !weights;
-    if (layer->late && layer->layer.precision != CONV_PRECISION_EXACT)
-        return conv_err_set(err, CONV_ERR_USAGE, "a layer without weights must be exact");
     return open_layer(layer, err);
 }
 
@@ -320,6 +327,10 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
         return conv_err_set(err, CONV_ERR_USAGE, "%s does not begin at a multiple of %d bytes",
                             (uintptr_t)result % 16 ? "the result" : "the input",
                             on_device || (uintptr_t)result % 16 ? 16 : (int)element);
+    bool strided = input->row_stride || input->channel_stride || input->image_stride;
+    if (layer->layer.channels_last && strided)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "strides of an input with channels last; they must be 0");
     if (!input->row_stride)
         input->row_stride = row;
     if (input->row_stride < row || input->row_stride % element)
@@ -368,16 +379,18 @@ static bool overlaps_input(const conv_layer *layer, const conv_tensor *input, co
 
 static bool has_gaps(const conv_layer *layer, const conv_tensor *input)
 {
-    int64_t row = input->width * (layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4);
-    return input->row_stride != row || input->channel_stride != row * input->height ||
-           input->image_stride != input->channel_stride * layer->layer.channels;
+    int64_t row = input->width * (int64_t)conv_element_size(layer->layer.input);
+    int64_t plane = row * input->height, image = plane * layer->layer.channels;
+    return (input->height > 1 && input->row_stride != row) ||
+           (layer->layer.channels > 1 && input->channel_stride != plane) ||
+           (input->images > 1 && input->image_stride != image);
 }
 
 // Copies the rows of images [first, first + count) without gaps.
 static void gather(const conv_layer *layer, const conv_tensor *input, int64_t first, int64_t count,
                    uint8_t *to)
 {
-    size_t row = (size_t)input->width * (layer->layer.input == CONV_ELEMENT_U8 ? 1 : 4);
+    size_t row = (size_t)input->width * conv_element_size(layer->layer.input);
     for (int64_t b = first; b < first + count; b++)
         for (int c = 0; c < layer->layer.channels; c++)
             for (int y = 0; y < input->height; y++, to += row)
@@ -394,7 +407,7 @@ static enum conv_status run_on_host(conv_layer *layer, const conv_tensor *input,
     if (!layer->stream)
         status = conv_operation_stream_open(&layer->opened, layer->context->device->workers,
                                             layer->context->device->threads, &layer->stream, err);
-    size_t each = in_bytes * (layer->layer.input == CONV_ELEMENT_U8 ? 5 : 2) + 1;
+    size_t each = in_bytes + in_bytes / conv_element_size(layer->layer.input) * sizeof(float) + 1;
     int64_t part = each < PART_BYTES ? (int64_t)(PART_BYTES / each) : 1;
     part = part < input->images ? part : input->images;
     struct conv_layer_shape shape = {part, input->height, input->width};
@@ -454,7 +467,11 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
     conv_context *context = layer->context;
     struct conv_layer_shape shape = {input->images, input->height, input->width};
     struct conv_layer_way way;
-    enum conv_status status = conv_layer_context_way(layer->opened.layer, &shape, &way, err);
+    bool gaps = has_gaps(layer, input);
+    if (gaps && late && layer->layer.precision != CONV_PRECISION_EXACT)
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "input with gaps, for a layer without weights that need not be exact");
+    enum conv_status status = conv_layer_context_way(layer->opened.layer, &shape, gaps, &way, err);
     if (!status && late && (!late->workspace || (uintptr_t)late->workspace % 256))
         status = conv_err_set(err, CONV_ERR_USAGE, "`workspace` is not at a multiple of 256 bytes");
     if (!status && way.scratch && !late)
@@ -503,8 +520,9 @@ conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int height, 
         status = find_bytes(layer, height, width, &in, &out, err);
     struct conv_layer_way way = {0};
     if (!status && images > 0 && !conv_api_is_cpu(context))
-        status = conv_layer_context_way(
-            layer->opened.layer, &(struct conv_layer_shape){images, height, width}, &way, err);
+        status = conv_layer_context_way(layer->opened.layer,
+                                        &(struct conv_layer_shape){images, height, width}, false,
+                                        &way, err);
     if (!status)
         *bytes = way.packed + way.scratch;
     return conv_api_end(context, status);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "bench/bench_codec.h"
+#include "bench/bench_layers.h"
 #include "bench/bench_place.h"
 
 // --- copies between pinned and device memory -----------------------------------------------------
@@ -65,6 +66,13 @@ struct conv_bench_cuda {
     // CONV_ERR_DEVICE.
     enum conv_status (*time_coding)(int ordinal, struct conv_coding_test *test,
                                     struct conv_err *err);
+    // A layer by the fastest plan that cuDNN's heuristics propose, in NCHW or NHWC, whichever is
+    // faster: CONV_PRECISION_EXACT stands for float32. Runs once to warm up, then `runs` times with
+    // cold caches: ns[0 ... runs - 1]. `result` has the first data->distinct images, *summary says
+    // what was fastest. CONV_ERR_UNSUPPORTED without cuDNN, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
+    enum conv_status (*time_cudnn)(const struct conv_bench_layers_data *data, int ordinal,
+                                   enum conv_precision precision, double *ns, int runs,
+                                   float *result, char *summary, size_t size, struct conv_err *err);
 };
 
 // NULL in a build without CUDA.
@@ -75,5 +83,9 @@ enum conv_status conv_bench_cuda_time_copies(int ordinal, const struct conv_copy
                                              uint64_t *ns, struct conv_err *err);
 enum conv_status conv_bench_cuda_time_coding(int ordinal, struct conv_coding_test *test,
                                              struct conv_err *err);
+enum conv_status conv_bench_cuda_time_cudnn(const struct conv_bench_layers_data *data, int ordinal,
+                                            enum conv_precision precision, double *ns, int runs,
+                                            float *result, char *summary, size_t size,
+                                            struct conv_err *err);
 
 #endif

@@ -218,6 +218,7 @@ const struct conv_bench_cuda *conv_bench_cuda(void)
     static const struct conv_bench_cuda cuda = {
         .place = &place_ops,
         .time_copies = conv_bench_cuda_time_copies,
+        .time_cudnn = conv_bench_cuda_time_cudnn,
         .time_coding = conv_bench_cuda_time_coding,
     };
     return &cuda;

@@ -242,7 +242,6 @@ const struct conv_layer_variant *conv_bench_layers_find(const char *name)
 
 // --- cuDNN ---------------------------------------------------------------------------------------
 
-#if CONV_HAVE_CUDNN
 static void bench_cudnn(struct bench *bench)
 {
     static const char *const names[] = {"cuDNN float32", NULL, "cuDNN TF32", "cuDNN FP16"};
@@ -255,8 +254,9 @@ static void bench_cudnn(struct bench *bench)
         if (!names[p] || !is_measured(bench->options, (enum conv_precision)p))
             continue;
         conv_bench_progress(bench->options->show_progress, names[p]);
-        if (conv_bench_layers_cudnn(data, bench->options->ordinal, (enum conv_precision)p, times,
-                                    CONV_BENCH_MOST_RUNS, result, summary, sizeof summary, &err)) {
+        if (conv_bench_cuda()->time_cudnn(data, bench->options->ordinal, (enum conv_precision)p,
+                                          times, CONV_BENCH_MOST_RUNS, result, summary,
+                                          sizeof summary, &err)) {
             skip_line(bench, CONV_BENCH_COMPETITOR, names[p], err.text);
             continue;
         }
@@ -273,7 +273,6 @@ static void bench_cudnn(struct bench *bench)
     }
     free(result);
 }
-#endif
 
 // --- one place, one layer ------------------------------------------------------------------------
 
@@ -312,10 +311,8 @@ static enum conv_status bench_place(struct bench *bench, enum conv_bench_where w
     if (!status)
         status = bench_variants(bench, err);
     conv_bench_layers_place_close(&bench->place);
-#if CONV_HAVE_CUDNN
     if (!status && where == CONV_BENCH_CUDA && !bench->options->layer_variant)
         bench_cudnn(bench);
-#endif
     if (status == CONV_ERR_LIMIT) {
         skip_line(bench, CONV_BENCH_VARIANT, "all kernels", err->text);
         status = CONV_OK;

@@ -76,17 +76,6 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
 enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *place, int64_t images,
                                              uint64_t *ns, struct conv_err *err);
 
-// --- cuDNN ---------------------------------------------------------------------------------------
-
-// The fastest plan that its heuristics propose, in NCHW or NHWC, whichever is faster:
-// CONV_PRECISION_EXACT stands for float32. Runs once to warm up, then `runs` times with cold
-// caches: ns[0 ... runs - 1]. `result` has the first data->distinct images, *summary says what was
-// fastest.
-enum conv_status conv_bench_layers_cudnn(const struct conv_bench_layers_data *data, int ordinal,
-                                         enum conv_precision precision, double *ns, int runs,
-                                         float *result, char *summary, size_t size,
-                                         struct conv_err *err);
-
 // --- results -------------------------------------------------------------------------------------
 
 extern const struct conv_bench_form conv_bench_layers_form;

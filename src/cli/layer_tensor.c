@@ -92,7 +92,7 @@ static const char *skip_reason(const struct conv_output_options *outputs, const 
 
 // --- the input -----------------------------------------------------------------------------------
 
-// 8-bit samples are converted by the kernel, all others before it.
+// 8-bit and float16 samples are converted with the layer, all others before.
 static enum conv_status choose_input(struct tensor_run *run, struct conv_err *err)
 {
     const struct conv_npy *npy = &run->reader.npy;
@@ -106,9 +106,8 @@ static enum conv_status choose_input(struct tensor_run *run, struct conv_err *er
                             "--gray is for images, and %s is a tensor: its channels are computed "
                             "as they are",
                             run->input);
-    run->element = npy->element == CONV_ELEMENT_U8 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
-    run->converts =
-        npy->is_double || npy->element == CONV_ELEMENT_U16 || npy->element == CONV_ELEMENT_F16;
+    run->converts = npy->is_double || npy->element == CONV_ELEMENT_U16;
+    run->element = run->converts ? CONV_ELEMENT_F32 : npy->element;
     run->divisor = divisor;
     return CONV_OK;
 }
@@ -211,9 +210,12 @@ static enum conv_status name_kernel(struct tensor_run *run, struct conv_err *err
     run->kernel = run->options->operands[0];
     if (run->operation.bank)
         return CONV_OK;
-    enum conv_status status = conv_layer_context_way(run->operation.layer, &shape, &way, err);
+    enum conv_status status =
+        conv_layer_context_way(run->operation.layer, &shape, false, &way, err);
     if (!status)
         run->kernel = way.variant->name;
+    if (!status && *way.note && run->options->report.verbose)
+        conv_report_say("%s", way.note);
     return status;
 }
 

@@ -318,8 +318,9 @@ const struct conv_option conv_option_table[] = {
      .commands = LAYER | LAYERS,
      .help =
          "how results may deviate: exact (default), with the same bits on every device; fast, with "
-         "float32 products in any order; tf32 or fp16; bench layers: only variants that deliver "
-         "this (with --variant auto: and more precise ones)"},
+         "float32 products in any order; tf32, fp16 or bf16, by cuDNN where that is installed and "
+         "faster; bench layers: only variants that deliver this (with --variant auto: and more "
+         "precise ones)"},
     {CHOICE(DECIDES, "range", 0, "MAX", filter.layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
     {STRING(DECIDES, "pool", 0, "KINDS", filter.layer.pool), .commands = LAYER,

@@ -271,7 +271,7 @@ static enum conv_status run_dense(struct conv_tensor_stream *stream,
     struct conv_layer_way way;
     size_t plane = (size_t)shape->height * (size_t)shape->width;
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
-    enum conv_status status = conv_layer_context_way(step->dense, shape, &way, err);
+    enum conv_status status = conv_layer_context_way(step->dense, shape, false, &way, err);
     if (!status)
         status = reserve(&stream->scratch, way.scratch, "maps", err);
     if (!status && combined)

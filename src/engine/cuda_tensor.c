@@ -6,6 +6,7 @@
 
 #include "engine/bank_context.h"
 #include "engine/cuda_internal.h"
+#include "kernels/layer/cuda/cuda_cudnn.h"
 #include "kernels/layer/cuda/cuda_layers.h"
 
 // Kernels read up to the next multiple of 16 bytes after the last plane (layer.h).
@@ -134,6 +135,8 @@ static enum conv_status wait_stream(struct conv_tensor_stream *stream, const cha
 static enum conv_status enqueue_layer(const struct conv_layer_prepared *prepared,
                                       const struct conv_layer_batch *batch, struct conv_err *err)
 {
+    if (prepared->library)
+        return conv_cudnn_layer_run(prepared->library, batch, err);
     const struct conv_layer *layer = &prepared->outer;
     struct conv_layer_plan late = prepared->plan;
     const struct conv_layer_plan *plan = &prepared->plan;
@@ -147,18 +150,74 @@ static enum conv_status enqueue_layer(const struct conv_layer_prepared *prepared
         plan = &late;
     }
     if (!status && prepared->plan.pads) {
-        status = conv_cuda_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch);
+        status = conv_cuda_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch,
+                                     CONV_ELEMENT_F32);
         own = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, batch->images,
                                   batch->scratch, batch->dst);
-        own.scratch = (uint8_t *)batch->scratch + prepared->pad_bytes;
         own.stream = batch->stream;
     }
+    void *sums = (uint8_t *)batch->scratch + prepared->pad_bytes;
+    own.scratch = (uint8_t *)sums + prepared->sum_bytes;
+    if (plan->rounds)
+        own.dst = sums;
     own.first_row = 0;
     own.rows = conv_layer_out_height(&prepared->plan.layer, prepared->plan.shape.height);
     if (!status)
         status = plan->variant->run(plan, &own);
+    if (!status && plan->rounds) {
+        const struct conv_layer_finish rounding = {
+            .planes = batch->images * layer->maps,
+            .plane = (int64_t)own.rows *
+                     conv_layer_out_width(&prepared->plan.layer, prepared->plan.shape.width),
+            .maps = layer->maps,
+            .from = CONV_ELEMENT_F32,
+            .to = layer->output,
+        };
+        status = conv_cuda_layer_finish(&rounding, sums, batch->dst, batch->stream);
+    }
     return status ? conv_cuda_device_report(err, cudaGetLastError(), "start the layer's kernel")
                   : CONV_OK;
+}
+
+static enum conv_status run_own(void *context, const struct conv_layer_batch *batch)
+{
+    struct conv_err reason;
+    return enqueue_layer(context, batch, &reason);
+}
+
+static enum conv_status open_library(int device, struct conv_layer_prepared *prepared, bool forced,
+                                     struct conv_err *err)
+{
+    const struct conv_layer_variant *variant = prepared->plan.variant;
+    struct conv_cudnn_choice choice = {
+        .layer = &prepared->outer,
+        .shape = prepared->shape,
+        .gaps = prepared->gaps,
+        .scratch = prepared->scratch,
+        .packed = prepared->packed_bytes,
+        .own = variant ? variant->name : NULL,
+        .run_own = run_own,
+        .context = prepared,
+        .forced = forced,
+    };
+    if (!conv_layer_context_bytes(&prepared->outer, prepared->shape.height, prepared->shape.width,
+                                  &choice.in, &choice.out))
+        choice.out = SIZE_MAX; // which is refused
+    enum conv_status status = conv_cuda_device_use(device, err);
+    if (!status)
+        status = conv_cudnn_layer_open(&prepared->library, &choice, err);
+    if (status)
+        return status;
+    conv_cudnn_layer_sizes(prepared->library, &prepared->scratch, &prepared->packed_bytes);
+    (void)cudaFree(prepared->d_packed); // the plan does not run
+    prepared->d_packed = NULL;
+    return CONV_OK;
+}
+
+static void close_library(int device, struct conv_library_layer *library)
+{
+    if (cudaSetDevice(device) == cudaSuccess)
+        conv_cudnn_layer_close(library);
 }
 
 static enum conv_status reserve_device(struct conv_tensor_stream *stream,
@@ -179,22 +238,26 @@ static enum conv_status run_layer(struct conv_tensor_stream *stream,
                                   const struct conv_layer_prepared *prepared, int64_t images,
                                   const void *src, void *dst, struct conv_err *err)
 {
-    size_t in, out;
+    size_t in, out, all_in, all_out;
+    // A library computes all images of the shape, also for the last few of a tensor.
+    int64_t all = prepared->library ? prepared->shape.images : images;
     if (!conv_layer_context_bytes(&prepared->outer, prepared->shape.height, prepared->shape.width,
                                   &in, &out) ||
-        __builtin_mul_overflow(in, (size_t)images, &in) ||
-        __builtin_mul_overflow(out, (size_t)images, &out))
+        __builtin_mul_overflow(in, (size_t)all, &all_in) ||
+        __builtin_mul_overflow(out, (size_t)all, &all_out))
         return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
     enum conv_status status = conv_cuda_device_use(stream->device, err);
     if (!status)
-        status = reserve_device(stream, prepared, in, out, err);
+        status = reserve_device(stream, prepared, all_in, all_out, err);
     if (status)
         return status;
+    in *= (size_t)images;
+    out *= (size_t)images;
     cudaError_t code =
         cudaMemcpyAsync(stream->d_in.d_data, src, in, cudaMemcpyHostToDevice, stream->cuda);
     if (code)
         return conv_cuda_device_report(err, code, "copy a tensor to the device");
-    struct conv_layer_batch batch = conv_layer_batch_of(&prepared->outer, &prepared->shape, images,
+    struct conv_layer_batch batch = conv_layer_batch_of(&prepared->outer, &prepared->shape, all,
                                                         stream->d_in.d_data, stream->d_out.d_data);
     batch.scratch = stream->d_scratch.d_data;
     batch.stream = stream->cuda;
@@ -238,8 +301,8 @@ static enum conv_status pad(struct run *run)
     enum conv_status status = reserve(&run->stream->d_padded, bytes, run->err);
     if (status)
         return status;
-    status = conv_cuda_layer_pad(&padding, &run->shape, &run->planes,
-                                 (float *)run->stream->d_padded.d_data);
+    status = conv_cuda_layer_pad(&padding, &run->shape, &run->planes, run->stream->d_padded.d_data,
+                                 CONV_ELEMENT_F32);
     return status ? conv_cuda_device_report(run->err, cudaGetLastError(), "pad planes") : CONV_OK;
 }
 
@@ -276,7 +339,7 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
     int maps = step->layer.maps;
     struct conv_layer_way way;
     shape.images = 1;
-    enum conv_status status = conv_layer_context_way(step->dense, &shape, &way, run->err);
+    enum conv_status status = conv_layer_context_way(step->dense, &shape, false, &way, run->err);
     if (!status)
         status = reserve(&stream->d_scratch, way.scratch + SLACK, run->err);
     if (!status && combined)
@@ -440,5 +503,8 @@ const struct conv_tensor_ops conv_cuda_tensors = {
     .stream_staging = take_staging,
     .layer_run = run_layer,
     .bank_run = run_bank,
+    .library = &conv_cudnn_variant,
+    .library_open = open_library,
+    .library_close = close_library,
     .layer_enqueue = enqueue_layer,
 };

@@ -139,6 +139,7 @@ struct conv_device_encode {
 
 struct conv_tensor_stream; // each kind of device has its own
 struct conv_layer_prepared;
+struct conv_library_layer;
 struct conv_layer_batch;
 struct conv_bank_context;
 
@@ -165,6 +166,14 @@ struct conv_tensor_ops {
     enum conv_status (*bank_run)(struct conv_tensor_stream *stream,
                                  const struct conv_bank_context *bank, int height, int width,
                                  int64_t images, const void *src, float *dst, struct conv_err *err);
+    // A library that may compute layers which need not be exact (kernels/layer/cuda/cuda_cudnn.h);
+    // NULL on the CPU, as the two functions.
+    const struct conv_layer_variant *library;
+    // Sets prepared->library. CONV_ERR_UNSUPPORTED if the library cannot compute the layer or,
+    // unless `forced`, is not faster than the plan.
+    enum conv_status (*library_open)(int device, struct conv_layer_prepared *prepared, bool forced,
+                                     struct conv_err *err);
+    void (*library_close)(int device, struct conv_library_layer *library);
     // Pads if necessary, then runs the plan on all rows of the batch, with batch->scratch, in
     // batch->stream.
     enum conv_status (*layer_enqueue)(const struct conv_layer_prepared *prepared,

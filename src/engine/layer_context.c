@@ -14,6 +14,8 @@
 // Plans that are kept. A folder of photographs has a few sizes; one of a thousand sizes makes a
 // plan per image, which costs less than the image.
 #define MOST_PLANS 64
+// Shapes for which a library is timed, which takes 0.01 to 3 s each.
+#define MOST_TIMED 64
 #define PACKED_ALIGN 64
 #define SCRATCH_ALIGN 256
 
@@ -37,7 +39,7 @@ static enum conv_status check_name(const char *name, enum conv_place place, stru
     size_t count = 0;
     int variant_count;
     const struct conv_layer_variant *const *variants = conv_layer_variants(&variant_count);
-    for (int i = 0; i < variant_count && count < MOST_NAMES; i++) {
+    for (int i = 0; i < variant_count && count < MOST_NAMES - 1; i++) {
         if (variants[i]->place != place)
             continue;
         if (strcmp(variants[i]->name, name) == 0)
@@ -45,6 +47,14 @@ static enum conv_status check_name(const char *name, enum conv_place place, stru
         size_t used = strlen(all);
         snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", variants[i]->name);
         names[count++] = variants[i]->name;
+    }
+    const struct conv_layer_variant *library = conv_engine_devices[place]->tensors->library;
+    if (library && strcmp(library->name, name) == 0)
+        return CONV_OK;
+    if (library) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, ", %s", library->name);
+        names[count++] = library->name;
     }
     const char *near = conv_suggest_nearest(name, names, sizeof names[0], count);
     return conv_err_hint(err, CONV_HINT_VARIANT, 0,
@@ -70,6 +80,8 @@ static enum conv_status no_variant(const struct conv_layer_context *context, str
 static void free_prepared(const struct conv_layer_context *context,
                           struct conv_layer_prepared *prepared)
 {
+    if (prepared->library)
+        context->ops->tensors->library_close(context->device, prepared->library);
     if (prepared->d_packed)
         context->ops->tensors->release(context->device, prepared->d_packed);
     free(prepared->packed);
@@ -117,24 +129,33 @@ static enum conv_status find_places(struct conv_layer_plan *plan, uint32_t *pack
                                 plan->variant->name);
 }
 
-static enum conv_status fill_prepared(const struct conv_layer_context *context,
-                                      struct conv_layer_prepared *prepared,
-                                      const struct conv_layer_shape *shape, struct conv_err *err)
+static bool is_library(const struct conv_layer_context *context)
+{
+    const struct conv_layer_variant *library = context->ops->tensors->library;
+    return library && context->variant && strcmp(context->variant, library->name) == 0;
+}
+
+static enum conv_status fill_plan(const struct conv_layer_context *context,
+                                  struct conv_layer_prepared *prepared,
+                                  const struct conv_layer_shape *shape, struct conv_err *err)
 {
     const struct conv_layer *layer = &prepared->outer;
     struct conv_layer_plan *plan = &prepared->plan;
     prepared->outer = conv_layer_sized(&context->layer, shape->height, shape->width);
-    if (!conv_layer_plan_best(plan, layer, shape, context->ops->place, context->have,
-                              context->variant))
-        return no_variant(context, err);
     prepared->shape = *shape;
+    bool by_library = context->ops->tensors->library && layer->precision != CONV_PRECISION_EXACT;
+    if (!conv_layer_plan_best(plan, layer, shape, context->ops->place, context->have,
+                              is_library(context) ? NULL : context->variant)) {
+        *plan = (struct conv_layer_plan){0};
+        return layer->channels_last && by_library ? CONV_OK : no_variant(context, err);
+    }
     if (plan->pads) {
         size_t images = shape->images > 0 ? (size_t)shape->images : 1;
         prepared->pad_bytes = align(images * (size_t)layer->channels * (size_t)plan->shape.height *
                                         (size_t)plan->shape.width * sizeof(float),
                                     SCRATCH_ALIGN);
     }
-    size_t packed = plan->packed_bytes;
+    size_t packed = prepared->packed_bytes = plan->packed_bytes;
     if (packed > 0)
         prepared->packed = aligned_alloc(PACKED_ALIGN, align(packed, PACKED_ALIGN));
     if (packed > 0 && !prepared->packed)
@@ -147,12 +168,49 @@ static enum conv_status fill_prepared(const struct conv_layer_context *context,
         status = find_places(plan, prepared->packed, err);
     if (status)
         return status;
-    prepared->scratch = prepared->pad_bytes + plan->scratch;
+    if (plan->rounds)
+        prepared->sum_bytes =
+            align((size_t)shape->images * (size_t)layer->maps * sizeof(float) *
+                      (size_t)conv_layer_out_height(&plan->layer, plan->shape.height) *
+                      (size_t)conv_layer_out_width(&plan->layer, plan->shape.width),
+                  SCRATCH_ALIGN);
+    prepared->scratch = prepared->pad_bytes + prepared->sum_bytes + plan->scratch;
     if (packed == 0 || !context->ops->tensors->upload)
         return CONV_OK;
     status = context->ops->tensors->upload(context->device, prepared->packed, packed,
                                            &prepared->d_packed, err);
     plan->d_packed = prepared->d_packed;
+    return status;
+}
+
+// The plan, and the library instead where that is faster.
+static enum conv_status fill_prepared(struct conv_layer_context *context,
+                                      struct conv_layer_prepared *prepared,
+                                      const struct conv_layer_shape *shape, struct conv_err *err)
+{
+    const struct conv_tensor_ops *tensors = context->ops->tensors;
+    bool forced = is_library(context);
+    enum conv_status status = fill_plan(context, prepared, shape, err);
+    if (status || !tensors->library || context->layer.precision == CONV_PRECISION_EXACT ||
+        (context->variant && !forced))
+        return !status && forced ? no_variant(context, err) : status;
+    struct conv_err reason = {0};
+    if (!forced && prepared->plan.variant && context->timed++ >= MOST_TIMED) {
+        snprintf(prepared->note, sizeof prepared->note, "%s is used for the first %d shapes only",
+                 tensors->library->name, MOST_TIMED);
+        return CONV_OK;
+    }
+    status = tensors->library_open(context->device, prepared, forced, &reason);
+    if (status == CONV_ERR_UNSUPPORTED && forced)
+        return conv_err_hint(
+            err, CONV_HINT_VARIANT, 0,
+            conv_err_set(err, CONV_ERR_USAGE, "%s: %s", context->variant, reason.text));
+    if (status == CONV_ERR_UNSUPPORTED) {
+        snprintf(prepared->note, sizeof prepared->note, "%.199s", reason.text);
+        return CONV_OK;
+    }
+    if (status)
+        *err = reason;
     return status;
 }
 
@@ -174,20 +232,23 @@ static void drop_oldest(struct conv_layer_context *context)
 // Takes the plan for a shape, and makes it if there is none. The lock is held meanwhile, since
 // threads that start together usually need the same plan.
 static enum conv_status take_plan(struct conv_layer_context *context,
-                                  const struct conv_layer_shape *shape,
+                                  const struct conv_layer_shape *shape, bool gaps,
                                   struct conv_layer_prepared **out, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
+    gaps = gaps && context->layer.precision != CONV_PRECISION_EXACT; // plans do not depend on them
     conv_lock_acquire(&context->lock);
     struct conv_layer_prepared *prepared = context->plans;
     while (prepared &&
            (prepared->shape.height != shape->height || prepared->shape.width != shape->width ||
-            prepared->shape.images != shape->images))
+            prepared->shape.images != shape->images || prepared->gaps != gaps))
         prepared = prepared->next;
     if (!prepared) {
         if (context->plan_count >= MOST_PLANS)
             drop_oldest(context);
         prepared = calloc(1, sizeof *prepared);
+        if (prepared)
+            prepared->gaps = gaps;
         status = prepared ? fill_prepared(context, prepared, shape, err)
                           : conv_err_set(err, CONV_ERR_MEMORY, "no memory for a plan");
         if (!status) {
@@ -256,15 +317,19 @@ void conv_layer_context_close(struct conv_layer_context *context)
 }
 
 enum conv_status conv_layer_context_way(struct conv_layer_context *context,
-                                        const struct conv_layer_shape *shape,
+                                        const struct conv_layer_shape *shape, bool gaps,
                                         struct conv_layer_way *way, struct conv_err *err)
 {
     struct conv_layer_prepared *prepared;
-    enum conv_status status = take_plan(context, shape, &prepared, err);
+    enum conv_status status = take_plan(context, shape, gaps, &prepared, err);
     if (status)
         return status;
-    *way = (struct conv_layer_way){prepared->plan.variant, prepared->scratch,
-                                   align(prepared->plan.packed_bytes, SCRATCH_ALIGN)};
+    *way = (struct conv_layer_way){
+        .variant = prepared->library ? context->ops->tensors->library : prepared->plan.variant,
+        .scratch = prepared->scratch,
+        .packed = align(prepared->packed_bytes, SCRATCH_ALIGN),
+    };
+    memcpy(way->note, prepared->note, sizeof way->note);
     give_plan(context, prepared);
     return CONV_OK;
 }
@@ -312,7 +377,7 @@ enum conv_status conv_layer_context_run(struct conv_layer_context *context,
                                         const void *src, void *dst, struct conv_err *err)
 {
     struct conv_layer_prepared *prepared;
-    enum conv_status status = take_plan(context, shape, &prepared, err);
+    enum conv_status status = take_plan(context, shape, false, &prepared, err);
     if (status)
         return status;
     status = context->ops->tensors->layer_run(stream, prepared, images, src, dst, err);
@@ -326,7 +391,13 @@ enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
                                             struct conv_err *err)
 {
     struct conv_layer_prepared *prepared;
-    enum conv_status status = take_plan(context, shape, &prepared, err);
+    int64_t row = shape->width * (int64_t)conv_element_size(context->layer.input);
+    int64_t plane = row * shape->height, image = plane * context->layer.channels;
+    bool gaps = !context->layer.channels_last &&
+                ((shape->height > 1 && batch->src_row != row) ||
+                 (context->layer.channels > 1 && batch->src_plane != plane) ||
+                 (batch->images > 1 && batch->src_image != image));
+    enum conv_status status = take_plan(context, shape, gaps, &prepared, err);
     if (status)
         return status;
     status = context->ops->tensors->layer_enqueue(prepared, batch, err);

@@ -10,6 +10,7 @@
 #include "kernels/layer/layer.h"
 
 struct conv_layer_prepared;
+struct conv_library_layer;
 
 // Only `layer` and the device are for others than layer_context.c.
 struct conv_layer_context {
@@ -19,8 +20,9 @@ struct conv_layer_context {
     unsigned have;
     const char *variant;
     struct conv_lock lock;
-    struct conv_layer_prepared *plans; // protected by `lock`, as the next two
+    struct conv_layer_prepared *plans; // protected by `lock`, as what follows
     int plan_count;
+    int timed; // shapes for which the library was timed
     uint64_t calls;
 };
 
@@ -42,14 +44,16 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **context,
 void conv_layer_context_close(struct conv_layer_context *context); // NULL is fine
 
 // How batches of a shape are run: by which kernel, with how many bytes of scratch. CONV_ERR_USAGE
-// if no kernel, or not the forced one, can do the layer; otherwise as conv_operation_run.
+// if no kernel, or not the forced one, can do the layer; otherwise as conv_operation_run. `gaps`:
+// there are some between rows, planes or images.
 struct conv_layer_way {
     const struct conv_layer_variant *variant;
     size_t scratch;
-    size_t packed; // bytes of the packed weights, a multiple of 256
+    size_t packed;  // bytes of the packed weights, a multiple of 256
+    char note[200]; // why a library's kernel is not used for a layer that need not be exact; or ""
 };
 enum conv_status conv_layer_context_way(struct conv_layer_context *context,
-                                        const struct conv_layer_shape *shape,
+                                        const struct conv_layer_shape *shape, bool gaps,
                                         struct conv_layer_way *way, struct conv_err *err);
 
 // Bytes that one image takes in host memory: the input as the layer reads it, and the output.
@@ -57,9 +61,9 @@ enum conv_status conv_layer_context_way(struct conv_layer_context *context,
 bool conv_layer_context_bytes(const struct conv_layer *layer, int height, int width, size_t *in,
                               size_t *out);
 
-// For data that is on the device already (on the CPU: in memory): queues a batch, strides and
-// alignment as in layer.h, into batch->stream. batch->scratch has the bytes that the shape's way
-// says. On CUDA the calling thread's current device is the context's.
+// For data that is on the device already (on the CPU: in memory): queues a batch of the shape's
+// images, strides and alignment as in layer.h, into batch->stream. batch->scratch has the bytes
+// that the shape's way says. On CUDA the calling thread's current device is the context's.
 enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
                                             const struct conv_layer_shape *shape,
                                             const struct conv_layer_batch *batch,
@@ -92,12 +96,17 @@ enum conv_status conv_layer_context_parse_border(struct conv_layer *layer, const
 struct conv_layer_prepared {
     struct conv_layer_prepared *next;
     struct conv_layer_shape shape; // as asked for
+    bool gaps;                     // likewise; false for layers in the exact order
     struct conv_layer outer;       // the layer as asked for
     struct conv_layer_plan plan;
-    size_t pad_bytes;  // of scratch, for the input of a plan that pads; a multiple of 256
-    size_t scratch;    // pad_bytes and the plan's own
-    void *packed;      // host memory
-    void *d_packed;    // the same on the device; NULL on the CPU
+    size_t pad_bytes;    // of scratch, for the input of a plan that pads; a multiple of 256
+    size_t sum_bytes;    // of scratch, for the float32 results of a plan that rounds, likewise
+    size_t scratch;      // both and the plan's own, or the library's
+    size_t packed_bytes; // of batch->packed, for a layer without weights
+    void *packed;        // host memory
+    void *d_packed;      // the same on the device; NULL on the CPU
+    struct conv_library_layer *library; // runs instead of the plan; NULL: none does
+    char note[200];                     // why not; ""
     int users;         // that hold it; this and last_use are protected by the context's lock
     uint64_t last_use; // number of the call
 };

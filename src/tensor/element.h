@@ -51,11 +51,31 @@ static inline uint16_t conv_half_from_float(float value)
     return (uint16_t)(sign | ((bits >> 13) - ((127 - 15) << 10)));
 }
 
+// bfloat16, the upper half of a float32, in the same way.
+
+static inline float conv_bfloat_to_float(uint16_t bfloat)
+{
+    uint32_t bits = (uint32_t)bfloat << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint16_t conv_bfloat_from_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 enum conv_element {
-    CONV_ELEMENT_U8,  // 0 to 255
-    CONV_ELEMENT_U16, // 0 to 65535
-    CONV_ELEMENT_F16, // IEEE 754 binary16
-    CONV_ELEMENT_F32, // IEEE 754 binary32
+    CONV_ELEMENT_U8,   // 0 to 255
+    CONV_ELEMENT_U16,  // 0 to 65535
+    CONV_ELEMENT_F16,  // IEEE 754 binary16
+    CONV_ELEMENT_BF16, // bfloat16; in no file
+    CONV_ELEMENT_F32,  // IEEE 754 binary32
 };
 
 static inline size_t conv_element_size(enum conv_element element)
@@ -65,11 +85,19 @@ static inline size_t conv_element_size(enum conv_element element)
         return 1;
     case CONV_ELEMENT_U16:
     case CONV_ELEMENT_F16:
+    case CONV_ELEMENT_BF16:
         return 2;
     case CONV_ELEMENT_F32:
         break;
     }
     return 4;
+}
+
+// Rounds results to 16 bits: F16 or BF16.
+static inline uint16_t conv_tensor_from_float(enum conv_element element, float value)
+{
+    return element == CONV_ELEMENT_F16 ? conv_half_from_float(value)
+                                       : conv_bfloat_from_float(value);
 }
 
 // Integers are divided by `divisor` in float32, correctly rounded; the others stay as they are. dst
@@ -94,6 +122,12 @@ static inline void conv_tensor_to_float(float *dst, enum conv_element element, c
         for (size_t i = 0; i < count; i++) {
             memcpy(&word, bytes + 2 * i, sizeof word);
             dst[i] = conv_half_to_float(word);
+        }
+        break;
+    case CONV_ELEMENT_BF16:
+        for (size_t i = 0; i < count; i++) {
+            memcpy(&word, bytes + 2 * i, sizeof word);
+            dst[i] = conv_bfloat_to_float(word);
         }
         break;
     case CONV_ELEMENT_F32:

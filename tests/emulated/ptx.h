@@ -98,16 +98,6 @@ static inline void cvt_rn_f16_f32(uint16_t &to, float from)
     to = conv_half_from_float(from);
 }
 
-static inline void max_NaN_f32(float &to, float a, float b)
-{
-    to = std::isnan(a) || std::isnan(b) ? NAN : a < b ? b : a;
-}
-
-static inline void cvt_rn_f16x2_f32(uint32_t &to, float high, float low)
-{
-    to = (uint32_t)conv_half_from_float(high) << 16 | conv_half_from_float(low);
-}
-
 static inline uint32_t saturate_u8(int32_t value)
 {
     return (uint32_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -217,49 +207,6 @@ static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_s8_s32(
              {file, line});
 }
 
-// Four matrices of 8 rows of 16 bytes; lane 8 i + k has the address of row k of matrix i. Each lane
-// gets 4 bytes of row lane / 4 of each.
-static inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(uint32_t &d0, uint32_t &d1,
-                                                            uint32_t &d2, uint32_t &d3,
-                                                            uint32_t address,
-                                                            const char *file = __builtin_FILE(),
-                                                            int line = __builtin_LINE())
-{
-    auto all = emulated::exchange<uint32_t>({file, line}, 0xffffffffu, address);
-    uint32_t *const to[4] = {&d0, &d1, &d2, &d3};
-    int lane = emulated::lane();
-    for (int i = 0; i < 4; i++)
-        *to[i] = ((const uint32_t *)emulated::shared_at(all[8 * i + lane / 4], 16, 16))[lane % 4];
-}
-
-static inline float half_of(uint32_t pair, int k)
-{
-    return conv_half_to_float((uint16_t)(pair >> 16 * k));
-}
-
-// As above, for 16 columns of A and rows of B: A's registers hold rows g, g + 8, g, g + 8 at
-// columns 2t (the last two: 8 + 2t), B's column g at rows 2t and 8 + 2t.
-static inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
-    float &d0, float &d1, float &d2, float &d3, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-    uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3,
-    const char *file = __builtin_FILE(), int line = __builtin_LINE())
-{
-    auto all =
-        emulated::exchange<fragments>({file, line}, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
-    int lane = emulated::lane(), g = lane / 4, t = lane % 4;
-    const float c[4] = {c0, c1, c2, c3};
-    float *const d[4] = {&d0, &d1, &d2, &d3};
-    for (int i = 0; i < 4; i++) {
-        double sum = c[i];
-        for (int k = 0; k < 16; k++) {
-            const fragments &a = all[g * 4 + k % 8 / 2];
-            const fragments &b = all[(2 * t + i % 2) * 4 + k % 8 / 2];
-            sum += (double)half_of(a.a[i / 2 + k / 8 * 2], k % 2) * half_of(b.b[k / 8], k % 2);
-        }
-        *d[i] = (float)sum;
-    }
-}
-
 static inline void elect_sync(none, bool &elected, uint32_t mask,
                               const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
@@ -361,13 +308,6 @@ static inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_byte
                                                                                   uint32_t barrier)
 {
     emulated::copy_bulk(to, (const void *)from, bytes, barrier);
-}
-
-static inline void cp_async_mbarrier_arrive_noinc_shared_cta_b64(uint32_t barrier)
-{
-    emulated::commit_copies();
-    emulated::finish_copies(0);
-    emulated::arrive_at(barrier, 0);
 }
 
 // Of the order of accesses by different proxies only this is checked: a thread has to fence

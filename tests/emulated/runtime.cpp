@@ -80,6 +80,8 @@ const char *cudaGetErrorString(cudaError_t error)
         break; // of machines without a device
     case cudaErrorNotReady:
         return "device not ready";
+    case cudaErrorNotSupported:
+        return "operation not supported";
     case cudaErrorLaunchFailure:
         return message;
     }

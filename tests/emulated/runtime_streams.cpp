@@ -229,3 +229,35 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
     *ms = std::chrono::duration<float, std::milli>(end->time - start->time).count();
     return cudaSuccess;
 }
+
+// --- graphs --------------------------------------------------------------------------------------
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, enum cudaStreamCaptureMode)
+{
+    return report(cudaErrorNotSupported);
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *)
+{
+    return report(cudaErrorNotSupported);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long)
+{
+    return report(cudaErrorNotSupported);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t)
+{
+    return report(cudaErrorNotSupported);
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t)
+{
+    return cudaSuccess;
+}

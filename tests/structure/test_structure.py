@@ -177,6 +177,7 @@ def unprefixed_symbols(*libraries):
 # Global variables that a library may have, by file and with the reason.
 PROCESS_STATE = {
     "descriptors.c": "the descriptors of a process are one resource, whatever runs in it",
+    "cuda_cudnn.c": "a library is loaded once, and has one handle for each device, which has a lock",
     "temporary.c": "which process this is: constant once it is known",
     "inflate_ahead.c": "tables that depend on nothing: constant once they are made",
     "inflate_code.c": "the tables of fixed Huffman codes: constant once they are made",

@@ -267,10 +267,7 @@ static bool sweep_layer(const char *line)
         for (int bytes = 0; bytes < 1 + images; bytes++) {
             layer.input = bytes ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
             layer.input_divisor = bytes ? 255 : 1;
-            for (int p = CONV_PRECISION_EXACT; p <= CONV_PRECISION_FP16; p++) {
-                layer.precision = (enum conv_precision)p;
-                count_layer(&layer, &shape);
-            }
+            count_layer(&layer, &shape);
         }
     }
     return true;

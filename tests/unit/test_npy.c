@@ -160,6 +160,8 @@ UNIT_TEST(reads_its_own_headers)
     static const struct conv_tensor_shape shapes[] = {
         {4, {INT64_C(1) << 40, 1, 1, 7}}, {3, {1, 2, 3}}, {1, {5}}, {0, {0}}};
     for (int element = CONV_ELEMENT_U8; element <= CONV_ELEMENT_F32; element++) {
+        if (element == CONV_ELEMENT_BF16) // which no header can name
+            continue;
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
             uint8_t header[CONV_NPY_OWN_HEADER];
             size_t size = conv_npy_write(header, (enum conv_element)element, &shapes[i],

@@ -114,6 +114,14 @@ ALWAYS_INLINE vec_u16 half_of(vec x)
     return __builtin_convertvector((vec_u32)half | sign, vec_u16);
 }
 
+ALWAYS_INLINE vec_u16 bfloat_of(vec x) // as conv_bfloat_from_float
+{
+    vec_u32 bits = (vec_u32)x, rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    vec nan = (vec)(bits >> 16 | 0x40);
+    vec bfloat = choose((vec_i32)(bits & 0x7fffffff) > 0x7f800000, nan, (vec)rounded);
+    return __builtin_convertvector((vec_u32)bfloat, vec_u16);
+}
+
 ALWAYS_INLINE void put(float *dst, vec x)
 {
     *(vec_loose *)dst = x;
@@ -139,8 +147,8 @@ ALWAYS_INLINE void put_some(float *dst, vec x, int n)
 ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_element element)
 {
     int n = count - first < LANES ? count - first : LANES;
-    if (element == CONV_ELEMENT_F16) {
-        vec_u16 half = half_of(x);
+    if (element != CONV_ELEMENT_F32) {
+        vec_u16 half = element == CONV_ELEMENT_F16 ? half_of(x) : bfloat_of(x);
         memcpy(dst + 2 * first, &half, 2 * (size_t)n);
     } else {
         PUT_SOME((float *)(void *)dst + first, x, n);

@@ -22,6 +22,7 @@ typedef enum cudaError {
     cudaErrorNotReady = 600,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorLaunchFailure = 719,
+    cudaErrorNotSupported = 801,
 } cudaError_t;
 
 enum cudaMemcpyKind {
@@ -59,6 +60,9 @@ struct cudaDeviceProp {
 // One stream: all queued work is executed in order when a thread waits.
 typedef struct cudaStream *cudaStream_t;
 typedef struct cudaEvent *cudaEvent_t;
+typedef struct cudaGraph *cudaGraph_t;
+typedef struct cudaGraphExec *cudaGraphExec_t;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 #define cudaStreamLegacy ((cudaStream_t)1)
 
 const char *cudaGetErrorString(cudaError_t error);
@@ -96,6 +100,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
+// Graphs are not supported.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ready, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value);
 
 // Not in CUDA: sets the order in which threads of later launches run, and the noise in their
