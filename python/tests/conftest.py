@@ -11,8 +11,7 @@ import pytest
 import conv
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))  # png_writer
-sys.path.insert(1, str(ROOT / "tests" / "cli"))  # hostile
+sys.path.insert(0, str(ROOT / "tests" / "cli"))  # hostile, png_writer
 
 
 def has_cuda():

@@ -57,7 +57,10 @@ struct conv_bench_options {
     const struct conv_bench_compare *compare; // an earlier benchmark, or NULL
 
     // conv_bench_layers
-    const struct conv_bench_layer *layer;           // NULL: all of conv_bench_shapes_list
+    const struct conv_bench_layer *layer; // NULL: all of conv_bench_shapes_list
+    struct conv_layer geometry;           // strides, padding, dilation and groups of these
+    const char *network; // NULL: those layers; else the layers of a network, or "all"
+    int batch;           // of a network's layers; 0: the usual ones
     const struct conv_layer_variant *layer_variant; // to measure alone, or NULL
     bool layer_chosen;  // measure the variants that conv layer would choose, and competitors
     bool any_precision; // else only variants of --precision
@@ -96,6 +99,12 @@ const struct conv_variant *conv_bench_kernels_find(const char *name);
 // device, each compared with the reference first: a wrong one ends the benchmark. Prints a table
 // per layer and batch.
 enum conv_status conv_bench_layers(const struct conv_bench_options *options, struct conv_err *err);
+
+// The exact variants that conv layer would choose for the layers of options->network, on a CUDA
+// device beside cuDNN and cuBLAS, else on one core: prints a line for each layer and batch, and a
+// summary.
+enum conv_status conv_bench_networks(const struct conv_bench_options *options,
+                                     struct conv_err *err);
 
 // A layer variant by its name; NULL if there is none.
 const struct conv_layer_variant *conv_bench_layers_find(const char *name);

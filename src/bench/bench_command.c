@@ -9,6 +9,7 @@
 #include "bench/bench_kernels.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/layer_command.h"
 #include "cli/run.h"
 #include "cli/run_inputs.h"
 #include "cli/signals.h"
@@ -191,6 +192,8 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
                             "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
                             options->report.html_path ? "html" : "svg");
     enum conv_status status = find_layer_variant(command, err);
+    if (!status)
+        status = conv_layer_setup_geometry(&bench->geometry, options, err);
     variant = bench->layer_variant;
     struct conv_own_files_use use = {.filters = ""};
     if (!status)
@@ -202,6 +205,10 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     if (status)
         return status;
     fill_common(command);
+    bench->network = options->bench.network;
+    bench->batch = options->bench.batch;
+    if (bench->network)
+        return conv_bench_networks(bench, err);
     bench->layer = options->bench.layer.channels ? &options->bench.layer : NULL;
     bench->any_precision = !conv_options_given(options, "precision");
     return conv_bench_layers(bench, err);

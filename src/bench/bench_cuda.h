@@ -9,6 +9,7 @@
 #include "bench/bench_codec.h"
 #include "bench/bench_layers.h"
 #include "bench/bench_place.h"
+#include "kernels/layer/layer.h"
 
 // --- copies between pinned and device memory -----------------------------------------------------
 
@@ -59,6 +60,10 @@ struct conv_coding_test {
 
 struct conv_bench_cuda {
     const struct conv_bench_place_ops *place;
+    // conv_cuda_layer_pad
+    enum conv_status (*pad)(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                            const struct conv_layer_batch *batch, void *d_dst,
+                            enum conv_element type);
     // *ns is the shortest time of the test's copies. CONV_ERR_MEMORY, CONV_ERR_DEVICE. Any thread.
     enum conv_status (*time_copies)(int ordinal, const struct conv_copy_test *test, uint64_t *ns,
                                     struct conv_err *err);
@@ -69,7 +74,8 @@ struct conv_bench_cuda {
     // A layer by the fastest plan that cuDNN's heuristics propose, in NCHW or NHWC, whichever is
     // faster: CONV_PRECISION_EXACT stands for float32. Runs once to warm up, then `runs` times with
     // cold caches: ns[0 ... runs - 1]. `result` has the first data->distinct images, *summary says
-    // what was fastest. CONV_ERR_UNSUPPORTED without cuDNN, CONV_ERR_MEMORY, CONV_ERR_DEVICE.
+    // what was fastest. `result` NULL: in NCHW alone. CONV_ERR_UNSUPPORTED without cuDNN,
+    // CONV_ERR_MEMORY, CONV_ERR_DEVICE.
     enum conv_status (*time_cudnn)(const struct conv_bench_layers_data *data, int ordinal,
                                    enum conv_precision precision, double *ns, int runs,
                                    float *result, char *summary, size_t size, struct conv_err *err);

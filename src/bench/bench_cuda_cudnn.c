@@ -59,8 +59,7 @@ static enum conv_status take_memory(struct cudnn *cudnn, struct conv_err *err)
     const struct conv_bench_layers_data *data = cudnn->data;
     const struct conv_bench_place_ops *ops = cudnn->ops;
     size_t images = (size_t)data->shape.images * cudnn->element, free = 0, total = 0;
-    size_t weights =
-        (size_t)data->layer.maps * (size_t)data->layer.channels * taps_of(&data->layer);
+    size_t weights = (size_t)data->layer.maps * conv_layer_taps(&data->layer);
     enum conv_status status = ops->check_free(images * (data->image_in + data->image_out), "", err);
     if (!status)
         status = ops->take(&cudnn->d_src, images * data->image_in, doing, err);
@@ -79,15 +78,14 @@ static enum conv_status upload(struct cudnn *cudnn, bool last, struct conv_err *
     static const char doing[] = "copy images for cuDNN";
     const struct conv_bench_layers_data *data = cudnn->data;
     const struct conv_layer *layer = &data->layer;
-    size_t weights =
-        (size_t)layer->maps * (size_t)layer->channels * taps_of(layer) * cudnn->element;
+    size_t weights = (size_t)layer->maps * conv_layer_taps(layer) * cudnn->element;
     size_t in = (size_t)data->distinct * data->image_in * cudnn->element;
     size_t all = (size_t)data->shape.images * data->image_in * cudnn->element;
     void *memory = malloc(in > weights ? in : weights);
     if (!memory)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for cuDNN's input");
-    arrange(cudnn, memory, data->weights, layer->maps, layer->channels, taps_of(layer), last,
-            false);
+    arrange(cudnn, memory, data->weights, layer->maps, layer->channels / layer->groups,
+            taps_of(layer), last, false);
     enum conv_status status = cudnn->ops->copy_in(cudnn->d_weights, memory, weights, doing, err);
     arrange(cudnn, memory, data->input, data->distinct, layer->channels,
             (size_t)data->shape.height * (size_t)data->shape.width, last, false);
@@ -98,7 +96,6 @@ static enum conv_status upload(struct cudnn *cudnn, bool last, struct conv_err *
         more = done < all - done ? done : all - done;
         status = cudnn->ops->move(cudnn->d_src + done, cudnn->d_src, more, err);
     }
-    (void)cudaDeviceSynchronize();
     return status;
 }
 
@@ -191,7 +188,7 @@ static enum conv_status try_format(struct cudnn *cudnn, bool last, double *best,
     memcpy(ns, times, (size_t)runs * sizeof *ns);
     snprintf(summary, size, "%s, the fastest of %d plans, %zu MiB of workspace",
              last ? "NHWC" : "NCHW", tried, workspace >> 20);
-    return fetch(cudnn, last, result, err);
+    return result ? fetch(cudnn, last, result, err) : CONV_OK;
 }
 
 // Failures to free are ignored: nothing can be done about them.
@@ -224,7 +221,7 @@ enum conv_status conv_bench_cuda_time_cudnn(const struct conv_bench_layers_data 
         status = cudnn.ops->open(&cudnn.place, ordinal, err);
     if (!status)
         status = take_memory(&cudnn, err);
-    for (int last = 0; last < 2 && !status; last++)
+    for (int last = 0; last < (result ? 2 : 1) && !status; last++)
         (void)try_format(&cudnn, last, &best, ns, runs, result, summary, size, &reason);
     if (!status && best <= 0) {
         *err = reason;

@@ -8,6 +8,7 @@
 #include "bench/bench_cuda.h"
 #include "engine/cuda_device.h"
 #include "kernels/ladder/ladder.h"
+#include "kernels/layer/cuda/cuda_layers.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
 
 #define FMA_NS 500000u // at least this long is measured
@@ -91,10 +92,20 @@ static void cuda_release(uint8_t *memory, size_t bytes)
     (void)cudaFree(memory);
 }
 
+// Work is timed on a stream that does not wait for the default one. cudaMemcpy may return before
+// the last bytes have arrived, unless it copies to the host.
+static enum conv_status copy_and_wait(void *to, const void *from, size_t bytes,
+                                      enum cudaMemcpyKind kind, const char *doing,
+                                      struct conv_err *err)
+{
+    cudaError_t code = cudaMemcpy(to, from, bytes, kind);
+    return report(code ? code : cudaStreamSynchronize(NULL), doing, err);
+}
+
 static enum conv_status cuda_copy_in(uint8_t *to, const void *from, size_t bytes, const char *doing,
                                      struct conv_err *err)
 {
-    return report(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), doing, err);
+    return copy_and_wait(to, from, bytes, cudaMemcpyHostToDevice, doing, err);
 }
 
 static enum conv_status cuda_copy_out(void *to, const uint8_t *from, size_t bytes,
@@ -107,8 +118,7 @@ static enum conv_status cuda_copy_out(void *to, const uint8_t *from, size_t byte
 static enum conv_status cuda_move(uint8_t *to, const uint8_t *from, size_t bytes,
                                   struct conv_err *err)
 {
-    return report(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice), "copy within the device",
-                  err);
+    return copy_and_wait(to, from, bytes, cudaMemcpyDeviceToDevice, "copy within the device", err);
 }
 
 static enum conv_status cuda_upload_plan(struct conv_stencil_plan *plan, uint8_t *memory,
@@ -217,6 +227,7 @@ const struct conv_bench_cuda *conv_bench_cuda(void)
 {
     static const struct conv_bench_cuda cuda = {
         .place = &place_ops,
+        .pad = conv_cuda_layer_pad,
         .time_copies = conv_bench_cuda_time_copies,
         .time_cudnn = conv_bench_cuda_time_cudnn,
         .time_coding = conv_bench_cuda_time_coding,

@@ -44,45 +44,25 @@ static void skip_line(struct bench *bench, enum conv_bench_kind kind, const char
     conv_bench_table_skip(&bench->table, kind, name, bench->where, reason);
 }
 
-// Copies as many bytes as the images read and write, half of them read; then multiply-adds. The
-// results of a run are lost, the input stays. Both take turns with the variants.
+// Both take turns with the variants.
 static enum conv_status measure_yardsticks(struct bench *bench, struct conv_err *err)
 {
-    const struct conv_bench_layers_place *at = &bench->place;
-    struct conv_bench_amount amount =
-        conv_bench_layers_amount(&bench->data, bench->here.shape.images);
-    size_t half = (size_t)(amount.bytes / 2);
-    if (half > at->bytes / 2)
-        half = at->bytes / 2; // the weights do not count
-    half -= half % sizeof(float);
+    int64_t images = bench->here.shape.images;
+    struct conv_bench_amount amount = conv_bench_layers_amount(&bench->data, images);
     enum conv_status status = CONV_OK;
     for (int run = 0; run < YARDSTICK_RUNS && !status; run++) {
-        double flops;
         uint64_t ns;
-        status =
-            at->ops->copy(at->place, at->memory + at->bytes - half, at->memory, half, &ns, err);
+        double rate;
+        status = conv_bench_layers_place_limits(&bench->place, images, &ns, &rate, err);
         if (status)
             break;
         conv_bench_table_add_copy(&bench->table, bench->where, (double)ns, &amount);
-        status = at->ops->fma(at->place, at->out, &flops, &ns, err);
-        if (!status)
-            conv_bench_table_add_fma(&bench->table, bench->where,
-                                     flops / (double)(ns ? ns : 1) / 1e3);
+        conv_bench_table_add_fma(&bench->table, bench->where, rate);
     }
     return status;
 }
 
 // --- one variant ---------------------------------------------------------------------------------
-
-// The first images, the last ones and some between them.
-static int64_t checked_image(int number, int64_t images)
-{
-    if (number < CHECKED / 3)
-        return number < images ? number : images - 1;
-    if (number < CHECKED / 3 * 2)
-        return images - 1 - (number - CHECKED / 3) % images;
-    return images * (number - CHECKED / 3 * 2) / (CHECKED / 3);
-}
 
 static enum conv_status check_result(struct bench *bench, const struct conv_layer_variant *variant,
                                      int64_t images, struct conv_bench_line *line,
@@ -93,7 +73,7 @@ static enum conv_status check_result(struct bench *bench, const struct conv_laye
     bool same = true;
     line->error = 0;
     for (int i = 0; i < CHECKED; i++) {
-        int64_t image = checked_image(i, images);
+        int64_t image = (images - 1) * i / (CHECKED - 1); // the first, the last and some between
         enum conv_status status =
             at->ops->copy_out(bench->got, at->out + (size_t)image * bytes, bytes, err);
         if (status)
@@ -349,8 +329,13 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
     bench->options = options;
     describe_machine(bench);
     conv_bench_progress(bench->options->show_progress, "the reference");
-    enum conv_status status =
-        conv_bench_layers_data_open(&bench->data, layer, batch, bench->table.threads, err);
+    struct conv_layer sides = options->geometry;
+    sides.channels = layer->channels;
+    sides.maps = layer->maps;
+    sides.kernel_height = layer->kernel_height;
+    sides.kernel_width = layer->kernel_width;
+    enum conv_status status = conv_bench_layers_data_open(
+        &bench->data, &sides, layer->height, layer->width, batch, bench->table.threads, err);
     if (!status && !(bench->got = malloc(bench->data.image_out * sizeof *bench->got)))
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for results");
     bool opened = !status;

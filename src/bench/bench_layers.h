@@ -27,10 +27,11 @@ struct conv_bench_layers_data {
     double *scale;   // sum of |w * x| of each: what an error is relative to
 };
 
-// Computes the expected results on `cores` threads. CONV_ERR_MEMORY.
+// Computes the expected results on `cores` threads; 0: one image without expected results. The
+// layer's weights and bias are not used. CONV_ERR_MEMORY.
 enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data,
-                                             const struct conv_bench_layer *layer, int batch,
-                                             int cores, struct conv_err *err);
+                                             const struct conv_layer *layer, int height, int width,
+                                             int batch, int cores, struct conv_err *err);
 void conv_bench_layers_data_close(struct conv_bench_layers_data *data); // half-built is fine
 
 // What a run of `images` images does.
@@ -41,6 +42,13 @@ struct conv_bench_amount conv_bench_layers_amount(const struct conv_bench_layers
 // |got - exact| / (2^-24 * sum |w * x|), and clears *same if bits differ from the reference's.
 void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_t image,
                                const float *got, double *error, bool *same);
+
+// One output of the first image in the exact order.
+float conv_bench_layers_output(const struct conv_bench_layers_data *data, size_t at);
+
+// "1->12, 64x64, 5x5, padding 2"
+void conv_bench_layers_describe(const struct conv_bench_layers_data *data, const char *to,
+                                const char *times, char *text, size_t size);
 
 // --- places --------------------------------------------------------------------------------------
 
@@ -57,6 +65,7 @@ struct conv_bench_layers_place { // starts as {0}
     struct conv_layer_plan *plan;
     uint8_t *packed, *scratch;
     size_t packed_bytes, scratch_bytes;
+    size_t pad_bytes; // CUDA: of padded input, at the beginning of `scratch`
     // Of the current run.
     int64_t images;
     int tasks, bands; // bands: of an image
@@ -72,9 +81,27 @@ void conv_bench_layers_place_close(struct conv_bench_layers_place *place); // ha
 // Sets the plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
 enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *place,
                                              struct conv_layer_plan *plan, struct conv_err *err);
+// The yardsticks: copies as many bytes as the images read and write, half of them read; then
+// multiply-adds. The results of a run are lost, the input stays.
+enum conv_status conv_bench_layers_place_limits(struct conv_bench_layers_place *place,
+                                                int64_t images, uint64_t *copy_ns,
+                                                double *tflop_per_s, struct conv_err *err);
 // Computes the first `images` images with cold caches.
 enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *place, int64_t images,
                                              uint64_t *ns, struct conv_err *err);
+
+// --- cuBLAS --------------------------------------------------------------------------------------
+
+struct conv_bench_cublas;
+
+// CONV_ERR_UNSUPPORTED if the library is not installed; *cublas is then NULL.
+enum conv_status conv_bench_cublas_open(struct conv_bench_cublas **cublas, int ordinal,
+                                        struct conv_err *err);
+void conv_bench_cublas_close(struct conv_bench_cublas *cublas); // NULL is fine
+// The time of a float32 product of m x k and k x n values without TF32, the better of two layouts,
+// as the median of `runs` with cold caches. Large products are measured with fewer m.
+enum conv_status conv_bench_cublas_time(struct conv_bench_cublas *cublas, int64_t m, int64_t n,
+                                        int64_t k, int runs, double *ns, struct conv_err *err);
 
 // --- results -------------------------------------------------------------------------------------
 

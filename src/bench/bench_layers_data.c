@@ -4,9 +4,12 @@
 #include "bench/bench_layers.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/bench_cuda.h"
+#include "engine/layer_context.h"
 #include "engine/workers.h"
 
 #define MOST_DISTINCT 16
@@ -34,113 +37,95 @@ static void fill_noise(float *values, size_t count, uint32_t state)
 
 // --- expected results ----------------------------------------------------------------------------
 
-struct work {
-    struct conv_bench_layers_data *data;
-    const struct conv_layer_plan *plan;
-};
-
-static void compute_exact(struct conv_bench_layers_data *data, int b, int i)
+// An output of distinct image b in the exact order, in float64, and the sum of |w * x|.
+static float compute_output(const struct conv_bench_layers_data *data, int b, size_t at,
+                            double *exact, double *scale)
 {
     const struct conv_layer *layer = &data->layer;
     const struct conv_layer_shape *shape = &data->shape;
-    const float *image = data->input + (size_t)b * data->image_in;
-    for (int m = 0; m < layer->maps; m++) {
-        for (int j = 0; j < data->out_width; j++) {
-            const float *weight = data->weights + (size_t)m * (size_t)layer->channels *
-                                                      (size_t)layer->kernel_height *
-                                                      (size_t)layer->kernel_width;
-            double sum = 0, scale = 0;
-            for (int c = 0; c < layer->channels; c++)
-                for (int u = 0; u < layer->kernel_height; u++)
-                    for (int v = 0; v < layer->kernel_width; v++) {
-                        size_t row = (size_t)c * (size_t)shape->height + (size_t)(i + u);
-                        double product =
-                            (double)*weight++ * image[row * (size_t)shape->width + (size_t)(j + v)];
-                        sum += product;
-                        scale += fabs(product);
-                    }
-            size_t at = (((size_t)b * (size_t)layer->maps + (size_t)m) * (size_t)data->out_height +
-                         (size_t)i) *
-                            (size_t)data->out_width +
-                        (size_t)j;
-            data->exact[at] = sum;
-            data->scale[at] = scale;
+    size_t plane = (size_t)data->out_height * (size_t)data->out_width, map = at / plane;
+    size_t channels = (size_t)(layer->channels / layer->groups);
+    size_t first = map / (size_t)(layer->maps / layer->groups) * channels;
+    int i = (int)(at % plane) / data->out_width, j = (int)(at % plane) % data->out_width;
+    const float *weight = data->weights + map * conv_layer_taps(layer);
+    float sum = 0;
+    *exact = *scale = 0;
+    for (size_t c = first; c < first + channels; c++) {
+        const float *from = data->input + (size_t)b * data->image_in +
+                            c * (size_t)shape->height * (size_t)shape->width;
+        for (int u = 0; u < layer->kernel_height; u++) {
+            int y = i * layer->stride_y + u * layer->dilation_y - layer->pad_top;
+            for (int v = 0; v < layer->kernel_width; v++, weight++) {
+                int x = j * layer->stride_x + v * layer->dilation_x - layer->pad_left;
+                bool inside = y >= 0 && y < shape->height && x >= 0 && x < shape->width;
+                float sample = inside ? from[(ptrdiff_t)y * shape->width + x] : 0;
+                double product = (double)*weight * sample;
+                sum = fmaf(*weight, sample, sum);
+                *exact += product;
+                *scale += fabs(product);
+            }
         }
     }
+    return sum;
 }
 
-// A row of an image's results.
+float conv_bench_layers_output(const struct conv_bench_layers_data *data, size_t at)
+{
+    double exact, scale;
+    return compute_output(data, 0, at, &exact, &scale);
+}
+
+// A row of a map of an image's results.
 static void compute_row(void *context, int worker, int row)
 {
     (void)worker;
-    const struct work *work = context;
-    struct conv_bench_layers_data *data = work->data;
-    int b = row / data->out_height, i = row % data->out_height;
-    struct conv_layer_batch batch = {
-        .images = 1,
-        .src = data->input + (size_t)b * data->image_in,
-        .src_row = (int64_t)sizeof(float) * data->shape.width,
-        .src_plane = (int64_t)sizeof(float) * data->shape.width * data->shape.height,
-        .src_image = (int64_t)(sizeof(float) * data->image_in),
-        .dst = data->expected + (size_t)b * data->image_out,
-        .first_row = i,
-        .rows = 1,
-    };
-    conv_cpu_layer_reference.run(work->plan, &batch); // it cannot fail
-    compute_exact(data, b, i);
+    struct conv_bench_layers_data *data = context;
+    int rows = data->layer.maps * data->out_height, b = row / rows;
+    size_t at = (size_t)(row % rows) * (size_t)data->out_width;
+    for (int j = 0; j < data->out_width; j++, at++) {
+        size_t to = (size_t)b * data->image_out + at;
+        data->expected[to] = compute_output(data, b, at, &data->exact[to], &data->scale[to]);
+    }
 }
 
 static enum conv_status compute_expected(struct conv_bench_layers_data *data, int cores,
                                          struct conv_err *err)
 {
-    struct conv_layer_plan plan;
     struct conv_workers *workers = NULL;
-    conv_layer_plan_find(&plan, &conv_cpu_layer_reference, &data->layer, &data->shape, 0);
-    struct work work = {.data = data, .plan = &plan};
     enum conv_status status = conv_workers_open(&workers, cores, err);
     if (!status)
-        conv_workers_run(workers, cores, compute_row, &work, data->distinct * data->out_height);
+        conv_workers_run(workers, cores, compute_row, data,
+                         data->distinct * data->layer.maps * data->out_height);
     conv_workers_close(workers);
     return status;
 }
 
 // -------------------------------------------------------------------------------------------------
 
-static void describe(struct conv_bench_layers_data *data, const struct conv_bench_layer *layer,
-                     int batch)
+static void describe(struct conv_bench_layers_data *data, const struct conv_layer *layer,
+                     int height, int width, int batch, bool compared)
 {
-    data->layer = (struct conv_layer){
-        .channels = layer->channels,
-        .maps = layer->maps,
-        .kernel_height = layer->kernel_height,
-        .kernel_width = layer->kernel_width,
-        CONV_LAYER_DENSE,
-        .border = CONV_BORDER_CONSTANT,
-        .input = CONV_ELEMENT_F32,
-        .input_divisor = 1,
-        .output = CONV_ELEMENT_F32,
-    };
-    data->shape = (struct conv_layer_shape){batch, layer->height, layer->width};
-    data->out_height = conv_layer_out_height(&data->layer, layer->height);
-    data->out_width = conv_layer_out_width(&data->layer, layer->width);
-    data->image_in = (size_t)layer->channels * (size_t)layer->height * (size_t)layer->width;
-    data->image_out = (size_t)layer->maps * (size_t)data->out_height * (size_t)data->out_width;
+    data->layer = conv_layer_sized(layer, height, width);
+    data->shape = (struct conv_layer_shape){batch, height, width};
+    data->out_height = conv_layer_out_height(&data->layer, height);
+    data->out_width = conv_layer_out_width(&data->layer, width);
+    data->image_in = (size_t)data->layer.channels * (size_t)height * (size_t)width;
+    data->image_out = (size_t)data->layer.maps * (size_t)data->out_height * (size_t)data->out_width;
     double distinct = ENOUGH_PRODUCTS / (conv_bench_layers_amount(data, 1).flops / 2) + 1;
-    data->distinct = distinct > MOST_DISTINCT ? MOST_DISTINCT : (int)distinct;
+    data->distinct = !compared ? 1 : distinct > MOST_DISTINCT ? MOST_DISTINCT : (int)distinct;
     if (data->distinct > batch)
         data->distinct = batch;
 }
 
 enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data,
-                                             const struct conv_bench_layer *layer, int batch,
-                                             int cores, struct conv_err *err)
+                                             const struct conv_layer *layer, int height, int width,
+                                             int batch, int cores, struct conv_err *err)
 {
     *data = (struct conv_bench_layers_data){0};
-    describe(data, layer, batch);
-    size_t taps = (size_t)layer->maps * (size_t)layer->channels * (size_t)layer->kernel_height *
-                  (size_t)layer->kernel_width;
+    describe(data, layer, height, width, batch, cores > 0);
+    size_t taps = (size_t)data->layer.maps * conv_layer_taps(&data->layer);
     size_t in = (size_t)data->distinct * data->image_in;
-    size_t out = (size_t)data->distinct * data->image_out;
+    size_t out = cores > 0 ? (size_t)data->distinct * data->image_out : 1;
     data->weights = malloc(taps * sizeof(float));
     data->input = malloc(in * sizeof(float));
     data->expected = malloc(out * sizeof(float));
@@ -152,7 +137,7 @@ enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data
     fill_noise(data->weights, taps, 1);
     fill_noise(data->input, in, 2);
     data->layer.weights = data->weights;
-    return compute_expected(data, cores, err);
+    return cores > 0 ? compute_expected(data, cores, err) : CONV_OK;
 }
 
 void conv_bench_layers_data_close(struct conv_bench_layers_data *data)
@@ -268,8 +253,13 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
     release_plan(place);
     place->plan = plan;
     place->packed_bytes = on_cuda(place) ? plan->packed_bytes : 0;
+    const struct conv_layer_shape *shape = &plan->shape; // padded; variants for CPUs do that
+    place->pad_bytes = plan->pads
+                           ? align((size_t)shape->images * (size_t)plan->layer.channels *
+                                   (size_t)shape->height * (size_t)shape->width * sizeof(float))
+                           : 0;
     place->scratch_bytes =
-        on_cuda(place) ? plan->scratch
+        on_cuda(place) ? plan->scratch + place->pad_bytes
                        : (align(plan->scratch) + CONV_LAYER_SCRATCH_GAP) * (size_t)place->threads;
     if (place->packed_bytes) {
         status = check_free(place, place->packed_bytes, "weights: ", err);
@@ -313,7 +303,20 @@ static enum conv_status run_task(void *context, int worker, int task, void *stre
     if (!on_cuda(place))
         batch.scratch = place->scratch +
                         (align(place->plan->scratch) + CONV_LAYER_SCRATCH_GAP) * (size_t)worker;
-    return batch.images && batch.rows ? place->plan->variant->run(place->plan, &batch) : CONV_OK;
+    if (!batch.images || !batch.rows)
+        return CONV_OK;
+    enum conv_status status = CONV_OK;
+    if (place->plan->pads) {
+        status = conv_bench_cuda()->pad(&data->layer, &data->shape, &batch, batch.scratch,
+                                        CONV_ELEMENT_F32);
+        struct conv_layer_batch padded = conv_layer_batch_of(
+            &place->plan->layer, &place->plan->shape, batch.images, batch.scratch, batch.dst);
+        padded.rows = batch.rows;
+        padded.scratch = place->scratch + place->pad_bytes;
+        padded.stream = stream;
+        batch = padded;
+    }
+    return status ? status : place->plan->variant->run(place->plan, &batch);
 }
 
 enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *place, int64_t images,
@@ -337,4 +340,23 @@ enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *pla
                  {place->out, (size_t)images * data->image_out * sizeof(float)}},
     };
     return place->ops->run(place->place, &work, ns, err);
+}
+
+enum conv_status conv_bench_layers_place_limits(struct conv_bench_layers_place *at, int64_t images,
+                                                uint64_t *copy_ns, double *tflop_per_s,
+                                                struct conv_err *err)
+{
+    double flops;
+    uint64_t ns;
+    size_t half = (size_t)(conv_bench_layers_amount(at->data, images).bytes / 2);
+    if (half > at->bytes / 2)
+        half = at->bytes / 2; // the weights do not count
+    half -= half % sizeof(float);
+    enum conv_status status =
+        at->ops->copy(at->place, at->memory + at->bytes - half, at->memory, half, copy_ns, err);
+    if (!status)
+        status = at->ops->fma(at->place, at->out, &flops, &ns, err);
+    if (!status)
+        *tflop_per_s = flops / (double)(ns ? ns : 1) / 1e3;
+    return status;
 }

@@ -32,14 +32,29 @@ const struct conv_bench_form conv_bench_layers_form = {
 
 static const char *const places[CONV_BENCH_PLACES] = {"cpu", "cpu_all", "cuda"};
 
-// "1->12, 64x64, 5x5"
-static void describe(const struct conv_bench_layers_data *data, const char *to, const char *times,
-                     char *text, size_t size)
+void conv_bench_layers_describe(const struct conv_bench_layers_data *data, const char *to,
+                                const char *times, char *text, size_t size)
 {
     const struct conv_layer *layer = &data->layer;
-    snprintf(text, size, "%d%s%d, %d%s%d, %d%s%d", layer->channels, to, layer->maps,
-             data->shape.height, times, data->shape.width, layer->kernel_height, times,
-             layer->kernel_width);
+    const struct {
+        const char *name;
+        int y, x, usual;
+    } steps[] = {
+        {"stride", layer->stride_y, layer->stride_x, 1},
+        {"dilation", layer->dilation_y, layer->dilation_x, 1},
+        {"padding", layer->pad_top, layer->pad_left, 0},
+        {"groups", layer->groups, layer->groups, 1},
+    };
+    int used = snprintf(text, size, "%d%s%d, %d%s%d, %d%s%d", layer->channels, to, layer->maps,
+                        data->shape.height, times, data->shape.width, layer->kernel_height, times,
+                        layer->kernel_width);
+    for (int i = 0; i < 4 && used < (int)size; i++) {
+        if (steps[i].y == steps[i].usual && steps[i].x == steps[i].usual)
+            continue;
+        used += snprintf(text + used, size - (size_t)used, ", %s %d", steps[i].name, steps[i].y);
+        if (steps[i].x != steps[i].y && used < (int)size)
+            used += snprintf(text + used, size - (size_t)used, "%s%d", times, steps[i].x);
+    }
 }
 
 // --- text ----------------------------------------------------------------------------------------
@@ -47,8 +62,8 @@ static void describe(const struct conv_bench_layers_data *data, const char *to, 
 static void print_head(const struct conv_bench_layers_data *data, const char *name,
                        const struct conv_bench_table *table, bool first)
 {
-    char text[96];
-    describe(data, "->", "x", text, sizeof text);
+    char text[160];
+    conv_bench_layers_describe(data, "->", "x", text, sizeof text);
     printf("%s%s%s%s%s, batch of %lld, float32\n", first ? "" : "\n", text, name ? " (" : "",
            name ? name : "", name ? ")" : "", (long long)data->shape.images);
     for (int p = 0; p < CONV_BENCH_PLACES; p++) {
@@ -82,9 +97,13 @@ static void print_json(const void *context, FILE *stream)
     conv_json_member(stream, "layer", result->name);
     fprintf(stream,
             ",\"batch\":%lld,\"channels\":%d,\"height\":%d,\"width\":%d,\"maps\":%d,"
-            "\"kernel_height\":%d,\"kernel_width\":%d,\"flops\":%.0f,\"bytes\":%.0f",
+            "\"kernel_height\":%d,\"kernel_width\":%d,\"stride\":[%d,%d],\"dilation\":[%d,%d],"
+            "\"padding\":[%d,%d,%d,%d],\"groups\":%d,\"flops\":%.0f,\"bytes\":%.0f",
             (long long)data->shape.images, layer->channels, data->shape.height, data->shape.width,
-            layer->maps, layer->kernel_height, layer->kernel_width, amount.flops, amount.bytes);
+            layer->maps, layer->kernel_height, layer->kernel_width, layer->stride_y,
+            layer->stride_x, layer->dilation_y, layer->dilation_x, layer->pad_top,
+            layer->pad_bottom, layer->pad_left, layer->pad_right, layer->groups, amount.flops,
+            amount.bytes);
     for (int p = 0; p < CONV_BENCH_PLACES; p++) {
         const struct conv_bench_yardsticks *at = &result->table->places[p];
         conv_json_member(stream, places[p], *at->machine ? at->machine : NULL);
@@ -229,11 +248,11 @@ static enum conv_status write_page(const struct conv_bench_options *options,
     struct conv_page *page = options->page;
     const struct conv_bench_yardsticks *at = result->table->places;
     int64_t images = result->data->shape.images;
-    char title[96];
+    char title[160];
     const char *where = "";
     for (int p = 0; p < CONV_BENCH_PLACES; p++)
         where = *at[p].machine ? at[p].machine : where;
-    describe(result->data, "→", "×", title, sizeof title);
+    conv_bench_layers_describe(result->data, "→", "×", title, sizeof title);
     page->kind = "conv bench layers";
     conv_page_title(page, "Kernel ladder: layer %s on %.120s", title, where);
     conv_page_fact(page, "batch", "%lld image%s", (long long)images, images == 1 ? "" : "s");
@@ -264,8 +283,8 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
     if (options->format == CONV_BENCH_CSV)
         print_csv(data, table, first);
     if (options->format == CONV_BENCH_SVG) {
-        char title[96];
-        describe(data, "→", "×", title, sizeof title);
+        char title[160];
+        conv_bench_layers_describe(data, "→", "×", title, sizeof title);
         print_svg(data, title, table);
     }
     return options->page->file ? write_page(options, &result, err) : CONV_OK;

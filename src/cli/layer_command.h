@@ -25,6 +25,12 @@ struct conv_layer_setup {
     struct conv_pooling pool;
 };
 
+// Strides, padding, dilation and groups of the layers of `conv bench layers`, and what they all
+// have in common: the rest is that of each. CONV_ERR_USAGE if --shape has no such layer.
+enum conv_status conv_layer_setup_geometry(struct conv_layer *layer,
+                                           const struct conv_options *options,
+                                           struct conv_err *err);
+
 // Reads WEIGHTS, --bias, --padding and --border. CONV_ERR_USAGE with the reason, also for files
 // that cannot be read; CONV_ERR_MEMORY. To be closed also after a failure.
 enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,

@@ -95,6 +95,37 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
     return status ? status : conv_bank_parse(&setup->bank, options->operands[0], err);
 }
 
+enum conv_status conv_layer_setup_geometry(struct conv_layer *layer,
+                                           const struct conv_options *options, struct conv_err *err)
+{
+    const struct conv_layer_options *how = &options->filter.layer;
+    const struct conv_bench_layer *of = &options->bench.layer;
+    *layer = (struct conv_layer){
+        .kernel_height = of->kernel_height, // on which `same` depends
+        .kernel_width = of->kernel_width,
+        .groups = how->groups,
+        .stride_y = how->stride_y,
+        .stride_x = how->stride_x,
+        .dilation_y = how->dilation_y,
+        .dilation_x = how->dilation_x,
+        .border = CONV_BORDER_CONSTANT,
+        .input = CONV_ELEMENT_F32,
+        .input_divisor = 1,
+        .output = CONV_ELEMENT_F32,
+    };
+    if (of->channels % how->groups || of->maps % how->groups)
+        return conv_err_set(err, CONV_ERR_USAGE, "%d groups do not divide %d channels and %d maps",
+                            how->groups, of->channels, of->maps);
+    enum conv_status status = conv_layer_context_parse_padding(layer, how->padding, err);
+    struct conv_layer sized = conv_layer_sized(layer, of->height, of->width);
+    if (!status && of->channels &&
+        (!conv_layer_out_height(&sized, of->height) || !conv_layer_out_width(&sized, of->width)))
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "a kernel of %dx%d is larger than the planes of %dx%d samples",
+                            of->kernel_height, of->kernel_width, of->height, of->width);
+    return status;
+}
+
 enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
                                        const struct conv_options *options, struct conv_err *err)
 {

@@ -408,10 +408,6 @@ static enum conv_status parse_layer(struct conv_options *options, struct conv_er
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--kernel takes a size of 1 to %d, N or HEIGHTxWIDTH, not '%s'",
                             CONV_LAYER_MAX_SIDE, kernel);
-    if (layer->kernel_height > layer->height || layer->kernel_width > layer->width)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--kernel %s is larger than the planes of %dx%d samples", kernel,
-                            layer->height, layer->width);
     double plane = (double)layer->batch * layer->height * layer->width;
     if (plane * layer->channels > MOST_SAMPLES || plane * maps > MOST_SAMPLES)
         return conv_err_set(err, CONV_ERR_USAGE, "--shape %s with %d maps: more than %g samples",

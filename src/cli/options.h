@@ -42,7 +42,7 @@ enum conv_command {
 enum conv_bench_depth { CONV_BENCH_8_BITS, CONV_BENCH_16_BITS }; // --depth
 
 // The layers that `conv bench layers` measures and that --shape names.
-// A convolution layer: stride 1, no padding.
+// Strides, padding, dilation and groups are options of their own.
 struct conv_bench_layer {
     const char *name; // of a row of conv_bench_shapes_list, else NULL
     int batch;        // images; 0: the usual batches, one after the other
@@ -168,6 +168,8 @@ struct conv_bench_choice {
     enum conv_bench_stage stage;
     const char *shape_text;        // --shape
     struct conv_bench_layer layer; // --shape, --maps and --kernel; channels 0: not given
+    const char *network;           // --network
+    int batch;                     // --batch-size, 0: not given
     const char *compare_path;      // of bench kernels: an earlier result
     bool csv, svg;
 };

@@ -38,6 +38,8 @@ needs_hiding = pytest.mark.skipif(not hides_instruction_sets(), reason="built wi
     (("bench", "layers", "--shape", "1x1x9x9", "--kernel", "3"), "--maps"), (("bench", "layers", "--maps", "3"), "--shape"),
     (("bench", "layers", "--shape", "1x1x9x9", "--maps", "2", "--kernel", "3x"), "--kernel"),
     (("bench", "layers", "--shape", "1x1x9x9", "--maps", "2", "--kernel", "10"), "9x9"),
+    (("bench", "layers", "--shape", "1x2x9x9", "--maps", "3", "--kernel", "1", "--groups", "2"), "2 groups"),
+    (("bench", "layers", "--network", "lenet5"), "lenet5"), (("bench", "layers", "--padding", "1"), "--shape"),
     (("bench", "layers", "--shape", "1x1x0x9", "--maps", "2", "--kernel", "1"), "--shape"),
     (("bench", "layers", "--shape", "9999999x999999x99999x99999", "--maps", "2", "--kernel", "1"), "samples"),
     (("bench", "layers", "--shape", "lenet-1", "--maps", "3"), "--maps"), (("bench", "layers", "--shape", "lenet-1", "--html", "p"), "--html"),
@@ -251,6 +253,25 @@ def test_layers_json_and_page(box):
     charts = re.findall(r'<h2 id="panel-\d">([^<]*)</h2>', page)
     assert charts == [table["cpu"], table["cpu_all"]][:len({row["threads"] for row in table["rows"]})]
     assert all(0 < float(at) <= 100 for at in re.findall(r'class="limit" style="left:([\d.]+)%"', page))
+
+
+def test_layers_with_padding_strides_and_groups(box):
+    """The reference's results are compared with sums in float64, which once left out the padding."""
+    table = json.loads(run("bench", "layers", "--device", "cpu", "--variant", "auto", "--precision", "exact", "--json",
+                           "--shape", "2x4x9x8", "--maps", "6", "--kernel", "3x2", "--stride", "2x1", "--padding", "1:2x1",
+                           "--dilation", "1x2", "--groups", "2").out)
+    assert [table[name] for name in ("stride", "dilation", "padding", "groups")] == [[2, 1], [1, 2], [1, 2, 1, 1], 2]
+    assert table["flops"] == 2 * 2 * 6 * (5 * 8) * (2 * 3 * 2)
+    assert all(row["same_bits"] and row["error"] < 100 for row in table["rows"])
+
+
+def test_layers_of_a_network(box):
+    lines = [json.loads(line) for line in run("bench", "layers", "--device", "cpu", "--network", "lenet", "--json").out.splitlines()]
+    assert [(line["networks"], line["layer"], line["batch"]) for line in lines[:-1]] == \
+        [("lenet", layer, batch) for layer in ("1->6, 28x28, 5x5", "6->16, 12x12, 5x5") for batch in (1, 16)]
+    assert all(line["ms"] > 0 and line["share_of_fma"] > 0 and line["cudnn_float32_ms"] is None for line in lines[:-1])
+    assert lines[-1]["type"] == "bench-network-summary" and lines[-1]["layers"] == 4
+    assert re.search(r"(?m)^6->16, 12x12, 5x5 +16 +[\d.]+ ", run("bench", "layers", "--device", "cpu", "--network", "lenet").out)
 
 
 def test_layers_svg(box):

@@ -150,7 +150,9 @@ def test_every_option_that_a_command_ignores_is_refused(box):
     assert set(every) == set().union(*taken.values())
     for command in COMMANDS:
         words = ("emboss", "a.png", "b.png") if command == "FILTER" else command.split()
-        for option in sorted(every.keys() - taken[command])[::9]:  # one table decides
+        ignored = {option for option in every.keys() - taken[command]
+                   if not any(name.startswith(option) for name in taken[command])}  # --group abbreviates --groups
+        for option in sorted(ignored)[::9]:  # one table decides
             err = run(*words, f"--{option}=1" if every[option] else f"--{option}", code=2).err
             assert f"--{option} " in err and f"conv {command}" in err, (command, option, err)
     assert os.listdir(box) == []

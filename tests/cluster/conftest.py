@@ -17,7 +17,7 @@ import pytest
 sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SCRIPTS = os.path.join(ROOT, "examples", "cluster")
-sys.path[:0] = [os.path.join(ROOT, "tests", "cli"), os.path.join(ROOT, "tools")]
+sys.path[:0] = [os.path.join(ROOT, "tests", "cli")]
 os.environ.setdefault("CONV_BINARY", os.path.join(ROOT, "build", "conv"))
 
 SLURM_CONF = """\

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Which kernel the program chooses for inputs as users have them: filters.txt, built-in and custom
-// filters on all kinds of images, and networks.txt. The choice needs no device. Prints the share of
-// each row on each architecture; fails if a row of the stencils' table gets less than 1 % of the
-// inputs on the architectures that it is made for, or if an input has no row.
-// Usage: sweep FOLDER, that of the two files.
+// filters on all kinds of images, and the layers of `conv bench layers --network all`. The choice
+// needs no device. Prints the share of each row on each architecture; fails if a row of the
+// stencils' table gets less than 1 % of the inputs on the architectures that it is made for, or if
+// an input has no row.
+// Usage: sweep FOLDER, that of filters.txt.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/features.h"
 #include "filter/filter.h"
-#include "kernels/layer/layer.h"
+#include "kernels/layer/networks.h"
 #include "kernels/stencil/stencil.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
@@ -231,39 +232,18 @@ static void count_layer(const struct conv_layer *layer, const struct conv_layer_
     }
 }
 
-static bool sweep_layer(const char *line)
+static bool sweep_layer(const struct conv_layer_network *from)
 {
-    static const int batches[] = {1, 4, 16, 64, 256, 1000, 10000};
-    int channels, height, width, maps, kernel_height, kernel_width, stride, pad;
-    int groups = 1, dilation = 1;
-    if (sscanf(line, "%*s %d %d %d %d %d %d %d %d %d %d", &channels, &height, &width, &maps,
-               &kernel_height, &kernel_width, &stride, &pad, &groups, &dilation) < 8 ||
-        (size_t)(channels / groups) * (size_t)maps * (size_t)(kernel_height * kernel_width) >
-            MOST_WEIGHTS) {
-        fprintf(stderr, "not a layer: %s\n", line);
+    static const int batches[] = {1, 16, 64, 256, 10000};
+    struct conv_layer layer = from->layer;
+    if (conv_layer_taps(&layer) * (size_t)layer.maps > MOST_WEIGHTS) {
+        fprintf(stderr, "too many weights: %s, %d->%d\n", from->names, layer.channels, layer.maps);
         return false;
     }
-    struct conv_layer layer = {
-        .channels = channels,
-        .maps = maps,
-        .kernel_height = kernel_height,
-        .kernel_width = kernel_width,
-        .groups = groups,
-        .stride_y = stride,
-        .stride_x = stride,
-        .dilation_y = dilation,
-        .dilation_x = dilation,
-        .pad_top = kernel_height > 1 ? pad : 0,
-        .pad_bottom = kernel_height > 1 ? pad : 0,
-        .pad_left = kernel_width > 1 ? pad : 0,
-        .pad_right = kernel_width > 1 ? pad : 0,
-        .border = CONV_BORDER_CONSTANT,
-        .output = CONV_ELEMENT_F32,
-        .weights = weights,
-    };
-    bool images = channels == 1 || channels == 3;
+    layer.weights = weights;
+    bool images = layer.channels == 1 || layer.channels == 3;
     for (int b = 0; b < COUNT(batches); b++) {
-        struct conv_layer_shape shape = {batches[b], height, width};
+        struct conv_layer_shape shape = {batches[b], from->height, from->width};
         for (int bytes = 0; bytes < 1 + images; bytes++) {
             layer.input = bytes ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
             layer.input_divisor = bytes ? 255 : 1;
@@ -314,7 +294,9 @@ int main(int argc, char **argv)
         rows[i] = (struct row){variants[i]->name, variants[i]->place, variants[i]->needs};
     int rare = print_shares(&stencils, rows, variant_count, conv_cpu_reference.name);
 
-    ok &= sweep_lines(argv[1], "networks.txt", sweep_layer);
+    struct conv_layer_network layer;
+    for (const char *at = NULL; (at = conv_layer_networks_next(at, &layer));)
+        ok &= sweep_layer(&layer);
     for (int i = 0; i < layer_count; i++)
         rows[i] = (struct row){layer_variants[i]->name, layer_variants[i]->place,
                                layer_variants[i]->needs};

@@ -16,7 +16,7 @@ import zlib
 
 from measure import CORES, ROOT
 
-sys.path.insert(1, os.path.join(ROOT, "tools"))
+sys.path.insert(1, os.path.join(ROOT, "tests", "cli"))
 import png_writer as png  # noqa: E402
 
 SHARDS = 16
