@@ -156,6 +156,13 @@ void check_case_init(struct check_case *c, uint64_t seed)
     int depth = PICK(&random, 8, 8, 8, 16, 16, 32);
     if (depth == 32)
         c->border_value = c->border_value / 8 - 10; // in units of the samples
+    if (depth == 32 && !c->filter.decimated.step && !c->filter.magnitude &&
+        check_random_below(&random, 2)) {
+        c->filter.threshold = 0;
+        c->filter.line_side = 1 + 2 * check_random_below(&random, CONV_FILTER_MAX_SIDE / 2 + 1);
+        for (int i = 0; i < CONV_FILTER_MAX_SIDE; i++)
+            c->filter.line[i] = (double)(check_random_next(&random) >> 20) / 0x1p42 - 1;
+    }
     conv_stencil_init(&c->stencil, &c->filter, depth, c->border, c->border_value);
     c->stencil.floats = check_random_below(&random, 6) == 0 || c->stencil.depth == 32;
     conv_stencil_interleave(&c->stencil, PICK(&random, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4));

@@ -90,8 +90,24 @@ static float float_at(const struct check_case *c, int p, int x, int y)
     return ((const float *)(const void *)(plane->src + row * plane->src_stride))[column];
 }
 
+static float define_lines(const struct check_case *c, int p, int x, int y)
+{
+    const struct conv_filter *f = &c->filter;
+    int half = f->line_side / 2;
+    double sum = (double)(float)f->offset;
+    for (int i = -half; i <= half; i++) {
+        double down = 0;
+        for (int j = -half; j <= half; j++)
+            down += (double)float_at(c, p, x + i, y + j) * f->line[half + j];
+        sum += down * f->line[half + i];
+    }
+    return (float)sum;
+}
+
 static float define_real(const struct check_case *c, int p, int x, int y)
 {
+    if (c->stencil.depth == 32 && c->filter.line_side)
+        return define_lines(c, p, x, y);
     const struct conv_filter *f = &c->filter;
     int unit = c->stencil.depth == 16 ? 257 : 1;
     float sum = (float)(f->offset * unit);

@@ -99,6 +99,21 @@ static float sum_real(const struct conv_stencil *stencil, const struct conv_sten
     return keep_real(stencil, plane, x, y, sum);
 }
 
+static float sum_lines(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                       int x, int y)
+{
+    int half = stencil->line_side / 2;
+    double sum = (double)stencil->fbias;
+    for (int i = 0; i < stencil->line_side; i++) {
+        double down = 0;
+        for (int j = 0; j < stencil->line_side; j++)
+            down +=
+                (double)read_float(stencil, plane, x + i - half, y + j - half) * stencil->line[j];
+        sum += down * stencil->line[i];
+    }
+    return (float)sum;
+}
+
 static float join_gradient(const struct conv_stencil *stencil, float gx, float gy)
 {
     return sqrtf(gx * gx + gy * gy) / stencil->fdivisor + stencil->fbias;
@@ -145,6 +160,8 @@ static float filter_float(const struct conv_stencil *stencil,
     if (stencil->magnitude)
         return stencil->depth == 32 ? find_float_magnitude(stencil, plane, x, y)
                                     : find_magnitude(stencil, plane, x, y);
+    if (stencil->line_side)
+        return sum_lines(stencil, plane, x, y);
     if (!stencil->exact)
         return sum_real(stencil, plane, x, y);
     return (float)((double)sum_exact(stencil, plane, x, y) / (double)stencil->divisor);

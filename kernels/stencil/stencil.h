@@ -33,7 +33,12 @@ extern "C" {
 // Float32 samples (depth 32) have float32 results; offset and border value are used as stated, in
 // the samples' own units. Every filter is then real: out = acc, also where its numbers are
 // integers. A magnitude's gx and gy are such sums, from 0, of fcoef (which is not scaled) and of
-// its transpose. An infinite sample or a NaN affects the results whose taps on it are not 0, and no
+// its transpose. With line_side, the width and height, coefficients are a column times an equal
+// row:
+//   v(x) = sum line[j] * p(x, y + j - side / 2);  out = (float)(fbias + sum line[i] * v(x + i -
+//   side / 2))
+// in float64, j and i ascending, from 0 and fbias, each product and each sum rounded. An infinite
+// sample or a NaN affects the results whose taps on it are not 0, and no
 // others; which NaN value results is not defined. With divisor 1 and no offset, a magnitude of
 // 8-bit samples is the exact root, rounded once: below 256 its square is an integer of less than 24
 // bits, and the root of an integer is at least 1/2048 away from a tie. At 16 bits it is off by at
@@ -73,6 +78,8 @@ struct conv_stencil {
     float fdivisor;  // magnitude: the scale
     int64_t keep_below; // exact: the threshold in samples times divisor, rounded up
     struct conv_decimated decimated;
+    int line_side; // depth 32; 0: fcoef counts
+    double line[CONV_FILTER_MAX_SIDE];
     float fkeep_below; // real: the threshold in samples; exact: keep_below, infinite beyond 2^24
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row; of magnitudes

@@ -216,3 +216,23 @@ def test_luma_alone(noise, dtype, alpha):
         conv.filter(image, "sharpen", luma=True, dtype="float32")
     with pytest.raises(ValueError, match="luminance"):
         conv.filter(image.astype("float32"), "sharpen", luma=True)
+
+
+@pytest.mark.parametrize("text", ("gaussian:0.3", "gaussian:0.8", "gaussian:2.5", "gaussian:5", "blur:0.4", "blur:3"))
+def test_float32_blurs_have_float32_accuracy(text):
+    """Their coefficients were the integers of 8 bits: about 11 correct bits."""
+    name, _, number = text.partition(":")
+    half = min(15, int(np.ceil(float(number) * (4 if name == "gaussian" else 1))))
+    line = np.exp(-(np.arange(-half, half + 1.0) ** 2) / 2 / float(number) ** 2)
+    if name == "blur":
+        line = np.clip(float(number) + 1 - np.abs(np.arange(-half, half + 1)), 0, 1)
+    line /= line.sum()
+    image = np.random.default_rng(5).random((70, 90), np.float32)
+    wide = np.pad(image.astype(np.float64), half, mode="edge")
+    down = sum(line[j] * wide[j : j + 70] for j in range(len(line)))
+    wanted = sum(line[i] * down[:, i : i + 90] for i in range(len(line)))
+    result = conv.filter(image, text)
+    assert np.abs(result - wanted).max() <= 2.0**-20
+    assert np.abs(conv.filter(np.ascontiguousarray(image.T), text).T - result).max() <= 2.0**-24
+    flat = np.full((40, 50), 0.3, np.float32)
+    assert np.array_equal(conv.filter(flat, text), flat)

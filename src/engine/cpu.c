@@ -18,9 +18,11 @@ static enum conv_status cpu_open(struct conv_backend **out,
     backend->alpha_kept = config->alpha_kept;
     backend->floats = config->floats;
     backend->wraps = config->border == CONV_BORDER_WRAP;
-    for (int i = 0; i < config->filter_count; i++)
-        backend->reach +=
-            config->filters[i].height / 2 + conv_decimated_reach(&config->filters[i].decimated);
+    for (int i = 0; i < config->filter_count; i++) {
+        const struct conv_filter *filter = &config->filters[i];
+        int side = filter->height > filter->line_side ? filter->height : filter->line_side;
+        backend->reach += side / 2 + conv_decimated_reach(&filter->decimated);
+    }
     backend->device = config->context;
     enum conv_status status =
         conv_chain_prepare(backend->chain, config, CONV_ON_CPU, conv_cpu_features(), err);

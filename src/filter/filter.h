@@ -55,6 +55,10 @@ struct conv_filter {
     // For a parametric filter: how far a result can be from that of the real coefficients, before
     // rounding, on any 8-bit image; 257 times as much at 16 bits.
     double deviation;
+    // The real coefficients of a parametric filter that are a column times an equal row, for
+    // float32 samples; the integers of `coef` may be fewer. line_side 0: none.
+    int line_side; // odd
+    double line[CONV_FILTER_MAX_SIDE];
     // With a step the matrix has one coefficient, of the sample itself, which is not used.
     struct conv_decimated decimated;
 };

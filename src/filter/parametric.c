@@ -54,6 +54,14 @@ static void make_gaussian_fast(struct result *result, const struct numbers *give
     conv_integer_separable_bytes(result->filter, line, side);
 }
 
+// A line times itself, as integers and as it is.
+static void make_product(struct conv_filter *filter, const double *line, int side)
+{
+    conv_integer_separable(filter, line, side);
+    memcpy(filter->line, line, (size_t)side * sizeof *line);
+    filter->line_side = side;
+}
+
 // The mean of a square with sides of 2 * radius + 1; a pixel that it covers in part counts in
 // proportion.
 static void make_blur(struct result *result, const struct numbers *given)
@@ -63,7 +71,7 @@ static void make_blur(struct result *result, const struct numbers *given)
     for (int i = 0; i < side; i++)
         line[i] = 1 / (2 * radius + 1);
     line[0] = line[side - 1] = (1 - (half - radius)) / (2 * radius + 1);
-    conv_integer_separable(result->filter, line, side);
+    make_product(result->filter, line, side);
 }
 
 // True if 32 bits hold its sums of 16-bit samples, so that a matrix is fast at every depth.
@@ -184,7 +192,7 @@ static void make_gaussian(struct result *result, const struct numbers *given)
     if (sigma > ONE_PASS)
         conv_filter_decimate(result->filter, sigma, 0);
     else
-        conv_integer_separable(result->filter, line, gaussian_line(line, sigma));
+        make_product(result->filter, line, gaussian_line(line, sigma));
 }
 
 // --- the table ----------------------------------------------------------------------------------

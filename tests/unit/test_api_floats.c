@@ -45,9 +45,26 @@ static float sum_of(const struct conv_filter *f, const conv_image *view, int c, 
     return sum;
 }
 
+// gaussian:S and blur:R have coefficients of float64 for float32 samples.
+static float sum_lines(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
+                       float border)
+{
+    int half = f->line_side / 2;
+    double sum = f->offset;
+    for (int i = -half; i <= half; i++) {
+        double down = 0;
+        for (int j = -half; j <= half; j++)
+            down += sample_at(view, c, x + i, y + j, border) * f->line[half + j];
+        sum += down * f->line[half + i];
+    }
+    return (float)sum;
+}
+
 static float define(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
                     float border)
 {
+    if (f->line_side)
+        return sum_lines(f, view, c, x, y, border);
     float across = sum_of(f, view, c, x, y, border, false);
     if (!f->magnitude)
         return across;
@@ -96,6 +113,7 @@ static const struct {
     {"gaussian:2.5", NULL, "filter", NAN},
     {"sobel,blur", "constant:200", NULL, 200},
     {"blur", "constant:0.5", NULL, 0.5f},
+    {"blur:2.3,gaussian:0.3", NULL, NULL, NAN},
     {"emboss,gaussian:1.5", "constant:-3.25", "filter", -3.25f},
     {"prewitt,sharpen", "constant:1e3", NULL, 1000},
     {"unsharp:1,0.8,emboss", NULL, NULL, NAN},

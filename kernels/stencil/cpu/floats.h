@@ -14,7 +14,8 @@
 
 // --- two passes ----------------------------------------------------------------------------------
 
-// Exact stencils that are a sum of one or two products of lines, with sums of float64: for each
+// Stencils of float32 samples with line_side, in the defined order, and
+// exact stencils that are a sum of one or two products of lines, with sums of float64: for each
 // output row, a line of sums down the columns per product, then sums along these lines. Every
 // product and sum is an integer that fits float64 (plan.c), so the order does not matter. At 31x31
 // that is 62 or 124 multiplications instead of 961. The columns come first, since the lines then
@@ -92,8 +93,9 @@ ALWAYS_INLINE void sum_along(double *out, const struct float_job *job, int x, in
     const int width = job->stencil->width;
     vec_f64 sum[PASS_VECTORS];
     for (int v = 0; v < PASS_VECTORS; v++)
-        sum[v] = load_f32_as_f64(job->centre + x + v * PASS_LANES) * constants->sample +
-                 constants->start;
+        sum[v] = (vec_f64){0} + constants->start;
+    for (int v = 0; v < PASS_VECTORS && constants->sample != 0; v++)
+        sum[v] += load_f32_as_f64(job->centre + x + v * PASS_LANES) * constants->sample;
     for (int i = 0; i < width; i++)
         for (int k = 0; k < products; k++) {
             const double *at = job->sums[k] + x + i;
@@ -379,6 +381,13 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
 static void init_products(struct float_constants *constants, const struct conv_stencil *stencil)
 {
     struct conv_stencil_products products;
+    if (stencil->line_side) {
+        constants->products = 1;
+        constants->sample = 0;
+        memcpy(constants->column[0], stencil->line, sizeof stencil->line);
+        memcpy(constants->row[0], stencil->line, sizeof stencil->line);
+        return;
+    }
     conv_stencil_find_products(stencil, &products);
     constants->products = products.count;
     constants->sample = products.sample;

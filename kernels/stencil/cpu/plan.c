@@ -223,6 +223,11 @@ static void plan_sums(struct conv_cpu_plan *plan, const struct conv_stencil *ste
     struct conv_cpu_rounding rounding;
     int outer, inner;
     *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
+    if (stencil->line_side) {
+        plan->sums = CONV_CPU_DOUBLES;
+        plan->products = true;
+        return;
+    }
     if (stencil->magnitude && stencil->depth == 32) // both matrices are kept in one list of taps
         plan->sums = 2 * stencil->width * stencil->width <= CONV_FILTER_MAX_TAPS ? CONV_CPU_FLOATS
                                                                                  : CONV_CPU_NONE;
