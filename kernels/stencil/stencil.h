@@ -47,12 +47,13 @@ extern "C" {
 // over every column and row that the border extends the plane to:
 //   s(m) = sum down * p / 2^16     at every step-th column and row, over both
 //   f(m) = sum line * s / 2^16     over columns and rows of these
-//   b(x) = sum up * f / 2^12       over the four nearest columns and rows, times 16
-// Integers: s is rounded to an integer, f to a multiple of 1/16, halves up; all else is exact, so
-// that the order does not matter. With one = 16, at 8 bits 4096, and p as it is: out = round(b /
-// one), halves up, if amount is 0; else b is rounded to an integer and
-//   out = clamp(round((p * one + amount / 2048 * (p * one - b)) / one), 0, max)
-// where a sample stays if |amount * (p * one - b)| < keep_below. Float32 results are not rounded
+//   b(x) = sum up * f / 2^10       over the four nearest columns and rows
+// Integers: s is rounded to an integer, f to a multiple of 1/16 of a sample, halves up; all else is
+// exact, so that the order does not matter, and at 8 bits the sums of b are integers of 32 bits.
+// Out = round(b), halves up, if amount is 0; else, with one = 16, at 8 bits 4096, b is rounded to a
+// multiple of 1 / one and
+//   out = clamp(round(p + amount / 2048 * (p - b)), 0, max)
+// where a sample stays if |amount * (p - b)| * one < keep_below. Float32 results are not rounded
 // at the end. Float32 samples: b without the factor, one = 1; each
 // sum over rows, then each sum over columns (of `up`: over columns first), is computed in float64,
 // in the order of rows or columns (line: the centre first, then pairs outwards, added to each other

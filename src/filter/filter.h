@@ -34,7 +34,7 @@ struct conv_decimated {
     // Weights of the pixels 0, 1, ... up to 2 * step - 1 away from a coarse sample, and of the
     // coarse samples 0 to `radius` away; both sides together sum to 2^16.
     int32_t down[2 * CONV_DECIMATED_MAX_STEP], line[CONV_DECIMATED_MAX_RADIUS + 1];
-    // For the pixel that is k pixels after coarse sample m: weights of m - 1 to m + 2, of sum 2^12.
+    // For the pixel that is k pixels after coarse sample m: weights of m - 1 to m + 2, of sum 2^10.
     int32_t up[CONV_DECIMATED_MAX_STEP][4];
     // 0: the result is the Gaussian; else the sample plus amount / CONV_DECIMATED_AMOUNT times its
     // difference from that.

@@ -43,7 +43,8 @@ struct factors {
     float down_floats[4][MOST_STEP];
     double unit;         // of a sample of the source, in coarse samples
     double fine;         // of a coarse sample, in filtered ones
-    double one;          // a sample of the source, in filtered ones
+    double one;          // of a sample of the source in what is rounded before it is sharpened
+    double blurred;      // of a filtered sample in that; without an amount, in samples
     double amount, keep; // keep: of samples in filtered ones times CONV_DECIMATED_AMOUNT
 };
 _Static_assert(sizeof(struct factors) <= CONV_STENCIL_PLAN_BYTES, "constants fit");
@@ -90,13 +91,14 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
             int away = i < (k - 1) * d->step ? (k - 1) * d->step - i : i - (k - 1) * d->step;
             factors->down[k][i] = away < 2 * d->step ? d->down[away] / 65536.0 : 0;
             factors->down_floats[k][i] = (float)factors->down[k][i];
-            factors->up[k][i] = d->up[i][k] / 4096.0;
+            factors->up[k][i] = d->up[i][k] / 1024.0;
         }
     for (int i = 0; i <= d->radius; i++)
         factors->line[i] = d->line[i] / 65536.0;
     factors->unit = stencil->depth == 8 ? 256 : 1;
-    factors->fine = stencil->depth == 32 ? 1 : 16;
-    factors->one = factors->unit * factors->fine;
+    factors->fine = stencil->depth == 8 ? 1.0 / 16 : stencil->depth == 16 ? 16 : 1;
+    factors->one = stencil->depth == 8 ? 4096 : factors->fine;
+    factors->blurred = (d->amount ? factors->one : 1) / (factors->unit * factors->fine);
     factors->amount = d->amount;
     factors->keep = stencil->depth == 32 ? (double)stencil->fkeep_below * CONV_DECIMATED_AMOUNT
                                          : (double)stencil->keep_below;
@@ -112,7 +114,7 @@ INLINE double nearest(double value, double tie)
     return (value + tie) + 0x1.8p52 - 0x1.8p52;
 }
 #define COARSE_TIE 0x1p-33    // multiples of 2^-32 below 2^20
-#define BLURRED_TIE 0x1p-37   // of 2^-36 below 2^16
+#define BLURRED_TIE 0x1p-37   // of 2^-36 below 2^16: filtered samples of 8 bits as well
 #define SHARPENED_TIE 0x1p-24 // of 2^-23
 
 // Products are exact (float32 or integers times weights of up to 17 bits), so that it makes no
@@ -269,6 +271,7 @@ static void make_filtered(const struct rows *r, int m)
 {
     const struct conv_decimated *d = &r->stencil->decimated;
     bool floats = r->stencil->depth == 32;
+    double tie = r->stencil->depth == 8 ? BLURRED_TIE : COARSE_TIE;
     int width = r->plane->width;
     for (int at = 0; at < count_coarse(d, width); at += BLOCK) {
         double sum[BLOCK];
@@ -281,7 +284,7 @@ static void make_filtered(const struct rows *r, int m)
         add_pairs(r, sum, r->column + d->radius + at, m, at, true);
         for (int x = 0; x < BLOCK; x++)
             r->filtered[at + x] =
-                floats ? (double)(float)sum[x] : nearest(sum[x] * r->factors->fine, COARSE_TIE);
+                floats ? (double)(float)sum[x] : nearest(sum[x] * r->factors->fine, tie);
     }
     double *wide = r->wide[m & 3];
     int whole = (width - 1) / d->step + 1;
@@ -311,8 +314,8 @@ INLINE void write_block(const struct rows *r, int y, int x, int count, int depth
     int step = r->stencil->decimated.step, m = y / step, i = y % step;
     const double *above = r->wide[(m - 1) & 3] + x, *near = r->wide[m & 3] + x;
     const double *next = r->wide[(m + 1) & 3] + x, *below = r->wide[(m + 2) & 3] + x;
-    double up0 = factors->up[0][i], up1 = factors->up[1][i], up2 = factors->up[2][i];
-    double up3 = factors->up[3][i], one = factors->one, reciprocal = 1 / one;
+    double unit = factors->blurred, up0 = factors->up[0][i] * unit, up1 = factors->up[1][i] * unit;
+    double up2 = factors->up[2][i] * unit, up3 = factors->up[3][i] * unit, one = factors->one;
     double amount = factors->amount, keep = factors->keep, max = r->stencil->max;
     const uint8_t *src = r->plane->src + y * r->plane->src_stride;
     uint8_t *dst = r->plane->dst + y * r->plane->dst_stride;
@@ -327,12 +330,12 @@ INLINE void write_block(const struct rows *r, int y, int x, int count, int depth
         double sample = load(src, x + n, depth) * one, off = sample - value[n];
         double change = amount * (depth == 32 ? (double)(float)off : off);
         double sharp = (sample * CONV_DECIMATED_AMOUNT + change) * (1.0 / CONV_DECIMATED_AMOUNT);
-        value[n] = fabs(change) < keep ? sample : sharp;
+        value[n] = (fabs(change) < keep ? sample : sharp) * (1 / one);
     }
     for (int n = 0; n < count && floats; n++)
-        ((float *)(void *)dst)[x + n] = (float)(value[n] * reciprocal);
+        ((float *)(void *)dst)[x + n] = (float)value[n];
     for (int n = 0; n < count && !floats; n++) {
-        double sample = nearest(value[n] * reciprocal, sharpens ? SHARPENED_TIE : BLURRED_TIE);
+        double sample = nearest(value[n], sharpens ? SHARPENED_TIE : BLURRED_TIE);
         if (sharpens) {
             sample = sample < 0 ? 0 : sample;
             sample = sample > max ? max : sample;

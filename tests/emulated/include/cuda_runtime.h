@@ -173,6 +173,17 @@ static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum)
     return sum;
 }
 
+// Two numbers of 16 bits times the lower, or the upper, two bytes of b.
+static inline uint32_t __dp2a_lo(uint32_t a, uint32_t b, uint32_t sum)
+{
+    return sum + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff);
+}
+
+static inline uint32_t __dp2a_hi(uint32_t a, uint32_t b, uint32_t sum)
+{
+    return __dp2a_lo(a, b >> 16, sum);
+}
+
 static inline float __fdividef(float a, float b)
 {
     return a / b;
