@@ -227,6 +227,10 @@ struct conv_encoded {
         size_t size;
     } part[CONV_ENCODED_PARTS];
     size_t size; // of all parts
+    // Replaces the parts by those that follow them, once they are written; a size of 0: there are
+    // none. After a failure the file is incomplete. NULL: these parts are the file.
+    enum conv_status (*next)(struct conv_encoded *file, struct conv_err *err);
+    void *context;
 };
 
 // Why a library that ends its work by a long jump has given up. Starts as {0}.
@@ -277,8 +281,8 @@ struct conv_codec_config {
 
 // Where decoded rows go instead of planes. `put` gets them as planes of one row at the depth of
 // header->shape; `put_interleaved` as they are in the file, pixel by pixel, the most significant
-// byte first, and aligned for uint16_t. A format may call either. Rows come in their order, and
-// again from the first one on if another decoder takes over.
+// byte first, and aligned for uint16_t. A format may call either; put_interleaved may be NULL. Rows
+// come in their order, and again from the first one on if another decoder takes over.
 struct conv_rows {
     void (*put)(void *context, int y, const struct conv_image *row);
     void (*put_interleaved)(void *context, int y, const uint8_t *row);
@@ -296,6 +300,13 @@ struct conv_row_source {
 struct conv_file_room {
     uint8_t *(*take)(void *context, size_t bytes);
     void *context;
+};
+
+// Some rows of a large image at a time, where there is no memory for all (conv_format.bands).
+struct conv_bands {
+    const char *refusal; // why such images are not decoded or encoded so; NULL: they are
+    int unit;            // encoding: each call but the last takes a multiple of so many rows
+    size_t bytes;        // of memory, at most, besides the rows and the file that is decoded
 };
 
 // --- a format ------------------------------------------------------------------------------------
@@ -454,6 +465,21 @@ struct conv_format {
                                     const struct conv_row_source *source,
                                     const struct conv_file_room *room, size_t *size,
                                     struct conv_err *err);
+
+    // Decoding by decode_rows, and encoding by encode_band, with memory for some rows only: sets
+    // bands->bytes, and bands->refusal or bands->unit. `rows`: that are encoded at a time; 0 as
+    // long as only the unit is asked for. `metadata` as for encode. NULL: not possible.
+    void (*decodes_bands)(struct conv_image_header *header, size_t size, struct conv_bands *bands);
+    void (*encodes_bands)(const struct conv_codec *codec, const struct conv_image *shape,
+                          const struct conv_metadata *metadata, int rows, struct conv_bands *bands);
+
+    // Encodes the rows from `from` to `to`, after those before them: *file is the next part of the
+    // file, with the lifetime as of `encode`. In the planes of *src, which is of the whole image's
+    // sizes, row y is at y times the stride; no other rows are read than these and the one before
+    // them. Errors as for `encode`; a new image begins with row 0.
+    enum conv_status (*encode_band)(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_metadata *metadata, int from, int to,
+                                    struct conv_encoded *file, struct conv_err *err);
 
     const struct conv_format_device *device; // NULL: no device codes this format
 };

@@ -11,8 +11,10 @@ struct conv_codec {
     struct conv_codec_config config;
     struct conv_buffer scratch;
     struct conv_buffer file;
-    struct conv_buffer luma;           // that replaces a file's, encoded
-    uint8_t head[CONV_JPEG_HEAD_MOST]; // of the last frame
+    struct conv_buffer luma; // that replaces a file's, encoded
+    struct conv_libjpeg_session *session;
+    struct conv_jpeg_encoding encoding; // of the session
+    uint8_t head[CONV_JPEG_HEAD_MOST];  // of the last frame
 };
 
 static void take_luma(struct conv_image_header *header)
@@ -36,6 +38,7 @@ static void close_codec(struct conv_codec *codec)
 {
     if (!codec)
         return;
+    conv_libjpeg_end(&codec->session);
     conv_buffer_free(&codec->scratch);
     conv_buffer_free(&codec->file);
     conv_buffer_free(&codec->luma);
@@ -45,6 +48,7 @@ static void close_codec(struct conv_codec *codec)
 static void trim(struct conv_codec *codec)
 {
     size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
+    conv_libjpeg_end(&codec->session); // of an image that failed
     conv_buffer_trim(&codec->scratch, keep);
     conv_buffer_trim(&codec->file, keep);
     conv_buffer_trim(&codec->luma, keep);
@@ -130,17 +134,18 @@ static void put_parts(struct conv_encoded *encoded, const uint8_t *file, size_t 
 }
 
 static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_row_source *source, struct conv_err *err)
+                                    const struct conv_row_source *source, int from, int to,
+                                    struct conv_err *err)
 {
     size_t stride = conv_image_stride(src->width, 8);
     struct conv_image one = {
         .width = src->width, .height = 1, .channels = src->channels, .depth = 8};
-    if (!conv_buffer_reserve(&codec->scratch, CONV_IMAGE_MAX_CHANNELS * stride))
+    if (source && !conv_buffer_reserve(&codec->scratch, CONV_IMAGE_MAX_CHANNELS * stride))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    for (int c = 0; c < src->channels; c++)
+    for (int c = 0; source && c < src->channels; c++)
         one.plane[c].data = codec->scratch.data + (size_t)c * stride;
     const struct conv_plane *alpha = &(source ? &one : src)->plane[src->channels - 1];
-    for (int y = 0; y < src->height; y++) {
+    for (int y = from; y < to; y++) {
         unsigned least = 255;
         if (source)
             source->get(source->context, y, &one);
@@ -154,32 +159,34 @@ static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_
     return CONV_OK;
 }
 
-// To codec->file.
+// Rows `from` to `to`, to codec->file.
 static enum conv_status encode_to(struct conv_codec *codec, const struct conv_image *src,
                                   const struct conv_row_source *source,
-                                  const struct conv_metadata *metadata, struct conv_err *err)
+                                  const struct conv_metadata *metadata, int from, int to,
+                                  struct conv_err *err)
 {
-    struct conv_jpeg_encoding encoding;
-    conv_jpeg_choose(&encoding, &codec->config, src, metadata);
+    if (from == 0)
+        conv_jpeg_choose(&codec->encoding, &codec->config, src, metadata);
     if (src->depth != 8)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG has 8 bits per sample, not %d",
                             src->depth);
     if (metadata && metadata->source)
         return conv_libjpeg_replace_luma(&codec->scratch, &codec->luma, &codec->file, src,
                                          metadata->data + metadata->size, metadata->source,
-                                         &encoding, codec->config.stop, err);
+                                         &codec->encoding, codec->config.stop, err);
     bool alpha = src->channels % 2 == 0;
-    enum conv_status status = alpha ? check_alpha(codec, src, source, err) : CONV_OK;
+    enum conv_status status = alpha ? check_alpha(codec, src, source, from, to, err) : CONV_OK;
     return status ? status
-                  : conv_libjpeg_encode(&codec->scratch, &codec->file, src, source, &encoding,
-                                        codec->config.stop, err);
+                  : conv_libjpeg_encode_some(&codec->session, &codec->scratch, &codec->file, src,
+                                             source, &codec->encoding, from, to, codec->config.stop,
+                                             err);
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
                                const struct conv_metadata *metadata, struct conv_encoded *file,
                                struct conv_err *err)
 {
-    enum conv_status status = encode_to(codec, src, NULL, metadata, err);
+    enum conv_status status = encode_to(codec, src, NULL, metadata, 0, src->height, err);
     if (!status)
         put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
     return status;
@@ -191,7 +198,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
                                     struct conv_err *err)
 {
     struct conv_encoded file;
-    enum conv_status status = encode_to(codec, src, source, NULL, err);
+    enum conv_status status = encode_to(codec, src, source, NULL, 0, src->height, err);
     if (status)
         return status;
     put_parts(&file, codec->file.data, codec->file.size, NULL, 0, NULL);
@@ -202,6 +209,51 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
         if (file.part[i].size > 0)
             memcpy(to, file.part[i].data, file.part[i].size);
     *size = file.size;
+    return CONV_OK;
+}
+
+// --- bands ---------------------------------------------------------------------------------------
+
+// A larger stream is not copied: libjpeg-turbo decodes the same pixels without it.
+#define MOST_STREAM ((size_t)32 << 20)
+
+static void decodes_bands(struct conv_image_header *header, size_t size, struct conv_bands *bands)
+{
+    *bands = (struct conv_bands){0};
+    if (header->jpeg.several_scans)
+        bands->refusal = "a progressive JPEG, or one in several scans, has no row before its end";
+    header->jpeg.streamed = header->jpeg.streamed && size <= MOST_STREAM;
+    bands->bytes = decode_bytes(header, size);
+}
+
+static void encodes_bands(const struct conv_codec *codec, const struct conv_image *shape,
+                          const struct conv_metadata *metadata, int rows, struct conv_bands *bands)
+{
+    struct conv_jpeg_encoding encoding;
+    struct conv_image part = *shape;
+    conv_jpeg_choose(&encoding, &codec->config, shape, metadata);
+    *bands = (struct conv_bands){.unit = 8 * encoding.v};
+    if (encoding.progressive || encoding.optimize)
+        bands->refusal = "a JPEG that is progressive or optimised is written as a whole";
+    if (metadata && metadata->source)
+        bands->refusal = "the chroma of its file is carried over as a whole";
+    part.height = rows;
+    if (rows > 0)
+        bands->bytes = encode_bytes(&codec->config, &part, metadata);
+}
+
+static enum conv_status encode_band(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_metadata *metadata, int from, int to,
+                                    struct conv_encoded *file, struct conv_err *err)
+{
+    enum conv_status status = encode_to(codec, src, NULL, metadata, from, to, err);
+    if (status)
+        return status;
+    if (from == 0)
+        put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
+    else
+        *file = (struct conv_encoded){.part = {{codec->file.data, codec->file.size}},
+                                      .size = codec->file.size};
     return CONV_OK;
 }
 
@@ -277,4 +329,7 @@ const struct conv_format conv_jpeg_format = {
     .encode = encode,
     .device = &device,
     .encode_into = encode_into,
+    .decodes_bands = decodes_bands,
+    .encodes_bands = encodes_bands,
+    .encode_band = encode_band,
 };

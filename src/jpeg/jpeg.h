@@ -212,14 +212,21 @@ enum conv_status conv_libjpeg_decode(struct conv_buffer *scratch, const uint8_t 
                                      const struct conv_image *dst, const struct conv_rows *rows,
                                      const atomic_int *stop, struct conv_err *err);
 
-// Replaces the content of *file by a JPEG without a JFIF header. Of the channels of *src the first
-// or the first three count. `source` NULL: its planes. CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if
-// libjpeg-turbo refuses the image, CONV_ERR_CANCELLED as above.
-enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
-                                     const struct conv_image *src,
-                                     const struct conv_row_source *source,
-                                     const struct conv_jpeg_encoding *encoding,
-                                     const atomic_int *stop, struct conv_err *err);
+// Replaces the content of *file by a JPEG without a JFIF header, or by the part of it that rows
+// `from` to `to` make, after those before them: `to` is the height or a multiple of 8 and luma's
+// vertical factor. Of the channels of *src the first or the first three count; row y is at y times
+// the stride. `source` NULL: its planes. The session, NULL before row 0, lasts to the last row, a
+// failure or conv_libjpeg_end; `scratch`, `file`, `encoding` and `source` have to live as long.
+// CONV_ERR_MEMORY, CONV_ERR_UNSUPPORTED if libjpeg-turbo refuses the image, CONV_ERR_CANCELLED as
+// above.
+struct conv_libjpeg_session;
+enum conv_status conv_libjpeg_encode_some(struct conv_libjpeg_session **session,
+                                          struct conv_buffer *scratch, struct conv_buffer *file,
+                                          const struct conv_image *src,
+                                          const struct conv_row_source *source,
+                                          const struct conv_jpeg_encoding *encoding, int from,
+                                          int to, const atomic_int *stop, struct conv_err *err);
+void conv_libjpeg_end(struct conv_libjpeg_session **session); // *session may be NULL
 
 // The same with the quantised coefficients of `source`, a colour JPEG of which conv_jpeg_keep says
 // luma_apart, except that the first plane of *src replaces its luma. Of *encoding only what is not

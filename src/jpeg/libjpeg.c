@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jpeglib.h> // needs stdio.h
@@ -401,51 +402,84 @@ static void start_writing(struct writer *writer)
     jpeg_start_compress(jpeg, TRUE);
 }
 
-static void write_rows(struct writer *writer)
+static void write_rows(struct writer *writer, int to)
 {
     j_compress_ptr jpeg = &writer->jpeg;
     JDIMENSION lines = (JDIMENSION)(DCTSIZE * writer->planes.most_v);
-    for (int i = 0; jpeg->next_scanline < jpeg->image_height; i++) {
+    while (jpeg->next_scanline < (JDIMENSION)to) {
         struct mcu_rows rows;
+        int i = (int)(jpeg->next_scanline / lines);
         check_stop((j_common_ptr)jpeg, writer->stop);
         conv_jpeg_planes_get(&writer->planes, i, writer->src);
         find_rows(&rows, &writer->planes, i);
         (void)jpeg_write_raw_data(jpeg, rows.component, lines);
     }
-    jpeg_finish_compress(jpeg);
+    if ((JDIMENSION)to == jpeg->image_height)
+        jpeg_finish_compress(jpeg);
+    else
+        end_file(jpeg); // so far
 }
 
-static bool write_guarded(struct writer *writer)
+static bool write_guarded(struct writer *writer, int from, int to)
 {
     if (setjmp(((struct fault *)writer->jpeg.err)->jump))
         return false;
-    start_writing(writer);
-    write_rows(writer);
+    if (from == 0)
+        start_writing(writer);
+    else
+        offer_room(&writer->jpeg);
+    write_rows(writer, to);
     return true;
 }
 
-enum conv_status conv_libjpeg_encode(struct conv_buffer *scratch, struct conv_buffer *file,
-                                     const struct conv_image *src,
-                                     const struct conv_row_source *source,
-                                     const struct conv_jpeg_encoding *encoding,
-                                     const atomic_int *stop, struct conv_err *err)
+struct conv_libjpeg_session {
+    struct fault fault;
+    struct writer writer;
+};
+
+void conv_libjpeg_end(struct conv_libjpeg_session **session)
 {
+    if (*session)
+        jpeg_destroy_compress(&(*session)->writer.jpeg);
+    free(*session);
+    *session = NULL;
+}
+
+static bool begin_session(struct conv_libjpeg_session **made, const struct writer *writer)
+{
+    conv_libjpeg_end(made);
+    struct conv_libjpeg_session *session = *made = calloc(1, sizeof *session);
+    if (!session)
+        return false;
+    session->writer = *writer;
+    session->writer.most = conv_jpeg_most_bytes(writer->encoding, writer->src);
+    init_errors(&session->fault);
+    session->writer.jpeg.err = &session->fault.errors;
+    return true;
+}
+
+enum conv_status conv_libjpeg_encode_some(struct conv_libjpeg_session **session,
+                                          struct conv_buffer *scratch, struct conv_buffer *file,
+                                          const struct conv_image *src,
+                                          const struct conv_row_source *source,
+                                          const struct conv_jpeg_encoding *encoding, int from,
+                                          int to, const atomic_int *stop, struct conv_err *err)
+{
+    const struct writer writer = {.source = source,
+                                  .src = src,
+                                  .encoding = encoding,
+                                  .scratch = scratch,
+                                  .file = file,
+                                  .stop = stop};
     file->size = 0;
-    if (!conv_buffer_reserve(file, LEAST_ROOM))
+    if (!conv_buffer_reserve(file, LEAST_ROOM) || (from == 0 && !begin_session(session, &writer)))
         return out_of_memory(err);
-    struct fault fault = {0};
-    struct writer writer = {.src = src,
-                            .source = source,
-                            .encoding = encoding,
-                            .most = conv_jpeg_most_bytes(encoding, src),
-                            .scratch = scratch,
-                            .file = file,
-                            .stop = stop};
-    init_errors(&fault);
-    writer.jpeg.err = &fault.errors;
-    enum conv_status status =
-        write_guarded(&writer) ? CONV_OK : conv_format_write_failure(&fault.why, err);
-    jpeg_destroy_compress(&writer.jpeg);
+    (*session)->writer.src = src;
+    enum conv_status status = CONV_OK;
+    if (!write_guarded(&(*session)->writer, from, to))
+        status = conv_format_write_failure(&(*session)->fault.why, err);
+    if (status || to == src->height)
+        conv_libjpeg_end(session);
     return status;
 }
 
@@ -537,7 +571,9 @@ enum conv_status conv_libjpeg_replace_luma(struct conv_buffer *scratch, struct c
     enum conv_status status = read ? CONV_OK : conv_format_read_failure(&fault.why, size, err);
     if (read) {
         const struct conv_jpeg_encoding of_luma = luma_encoding(&transfer.source);
-        status = conv_libjpeg_encode(scratch, luma, &gray, NULL, &of_luma, stop, err);
+        struct conv_libjpeg_session *session = NULL;
+        status = conv_libjpeg_encode_some(&session, scratch, luma, &gray, NULL, &of_luma, 0,
+                                          gray.height, stop, err);
     }
     file->size = 0;
     if (!status && !conv_buffer_reserve(file, LEAST_ROOM))

@@ -475,6 +475,48 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     return status;
 }
 
+// --- bands ---------------------------------------------------------------------------------------
+
+static void decodes_bands(struct conv_image_header *header, size_t size, struct conv_bands *bands)
+{
+    (void)size;
+    *bands = (struct conv_bands){.bytes = conv_decode_rows_most(header)};
+    if (header->png.interlaced)
+        bands->refusal = "an interlaced PNG has no rows in their order";
+}
+
+static void encodes_bands(const struct conv_codec *codec, const struct conv_image *shape,
+                          const struct conv_metadata *metadata, int rows, struct conv_bands *bands)
+{
+    (void)metadata;
+    *bands = (struct conv_bands){0};
+    if (codec->fast)
+        bands->unit = conv_encode_some_rows(codec->fast, shape);
+    if (!codec->fast)
+        bands->refusal = "this encoder takes whole images";
+    else if (bands->unit == 0)
+        bands->refusal = "a PNG of less than 8 MiB of samples is encoded as a whole";
+    else if (rows > 0)
+        bands->bytes = conv_encode_some_bytes(codec->fast, shape, rows);
+}
+
+static enum conv_status encode_band(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_metadata *meta, int from, int to,
+                                    struct conv_encoded *file, struct conv_err *err)
+{
+    enum conv_status status = conv_encode_some(codec->fast, &codec->file, src, from, to, err);
+    if (status)
+        return status;
+    conv_encode_put_head(codec->head, src);
+    put_parts(file, codec->head, meta, codec->file.data, codec->file.size);
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        if ((i < 2 && from > 0) || (i > 2 && to < src->height)) { // around the image data
+            file->size -= file->part[i].size;
+            file->part[i].size = 0;
+        }
+    return CONV_OK;
+}
+
 // --- for decoding and encoding on a device -------------------------------------------------------
 
 // The bytes are not validated, and a tRNS chunk after them is not seen.
@@ -555,5 +597,8 @@ const struct conv_format conv_png_format = {
     .decode_rows = decode_rows,
     .encode = encode,
     .encode_into = encode_into,
+    .decodes_bands = decodes_bands,
+    .encodes_bands = encodes_bands,
+    .encode_band = encode_band,
     .device = &device,
 };

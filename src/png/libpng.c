@@ -95,6 +95,7 @@ struct reader {
     const struct conv_rows *put_rows; // NULL: to dst
     uint8_t *rows;
     size_t row_size;
+    uint8_t *planes;                      // of one row, for put_rows
     const struct conv_unfilter *unfilter; // its split()
     size_t excess;                        // bytes of image data read after the last row
     const atomic_int *stop;
@@ -165,10 +166,20 @@ static void choose_samples(struct reader *reader)
 
 static void put_row(const struct reader *reader, int y, const uint8_t *row)
 {
-    if (reader->dst)
+    const struct conv_rows *rows = reader->put_rows;
+    if (reader->dst) {
         reader->unfilter->split(reader->dst, y, row);
-    else
-        reader->put_rows->put_interleaved(reader->put_rows->context, y, row);
+    } else if (rows->put_interleaved) {
+        rows->put_interleaved(rows->context, y, row);
+    } else {
+        struct conv_image planes = reader->header->shape;
+        planes.height = 1;
+        for (int c = 0; c < planes.channels; c++)
+            planes.plane[c].data =
+                reader->planes + (size_t)c * conv_image_stride(planes.width, planes.depth);
+        reader->unfilter->split(&planes, 0, row);
+        rows->put(rows->context, y, &planes);
+    }
 }
 
 static void read_rows(struct reader *reader)
@@ -206,13 +217,20 @@ static bool read_guarded(struct reader *reader)
     return true;
 }
 
-static bool reserve_rows(struct conv_buffer *rows, size_t row_size,
-                         const struct conv_image_header *header)
+// The rows that are held at once, and after them the planes of one.
+static bool reserve_rows(struct conv_buffer *rows, struct reader *reader)
 {
-    size_t size, count = header->png.interlaced ? (size_t)header->shape.height : 1;
-    return !__builtin_mul_overflow(row_size, count, &size) &&
-           !__builtin_add_overflow(size, CONV_UNFILTER_SLACK, &size) &&
-           conv_buffer_reserve(rows, size);
+    const struct conv_image *shape = &reader->header->shape;
+    size_t size, count = reader->header->png.interlaced ? (size_t)shape->height : 1;
+    size_t planes = conv_image_stride(shape->width, shape->depth) * (size_t)shape->channels;
+    if (__builtin_mul_overflow(reader->row_size, count, &size) || size > SIZE_MAX / 2)
+        return false;
+    size = conv_image_align(size + CONV_UNFILTER_SLACK, CONV_IMAGE_ROW_ALIGN);
+    if (!conv_buffer_reserve(rows, size + (reader->dst ? 0 : planes)))
+        return false;
+    reader->rows = rows->data;
+    reader->planes = rows->data + size;
+    return true;
 }
 
 enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *data, size_t size,
@@ -220,9 +238,6 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
                                     const struct conv_image *dst, const struct conv_rows *put_rows,
                                     const atomic_int *stop, struct conv_err *err)
 {
-    size_t row_size = conv_interleave_bytes(&header->shape);
-    if (!reserve_rows(rows, row_size, header))
-        return out_of_memory(err);
     struct conv_format_fault fault = {0};
     struct reader reader = {
         .at = data,
@@ -230,11 +245,12 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
         .header = header,
         .dst = dst,
         .put_rows = put_rows,
-        .rows = rows->data,
-        .row_size = row_size,
+        .row_size = conv_interleave_bytes(&header->shape),
         .unfilter = conv_unfilter_choose(conv_cpu_features()),
         .stop = stop,
     };
+    if (!reserve_rows(rows, &reader))
+        return out_of_memory(err);
     reader.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error, on_read_warning,
                                           &fault, allocate, release);
     reader.info = reader.png ? png_create_info_struct(reader.png) : NULL;

@@ -43,6 +43,9 @@ bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t
 // Scratch bytes for a file of `size` bytes, also if libpng has to decode it; SIZE_MAX on overflow.
 size_t conv_decode_bytes(const struct conv_image_header *header, size_t size);
 
+// The same for decoding to decoder->put_rows, whose rows count, but not the file's.
+size_t conv_decode_rows_most(const struct conv_image_header *header);
+
 void conv_decoder_trim(struct conv_decoder *decoder, size_t keep); // as conv_buffer_trim, each
 void conv_decoder_free(struct conv_decoder *decoder);              // its buffers, not *decoder
 
@@ -101,5 +104,23 @@ size_t conv_encode_bytes(int level, const struct conv_image *shape);
 enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_image *src,
                                    const struct conv_row_source *source, struct conv_err *err);
+
+// Some rows of a large image at a time, in their order. Levels 0 and 1 make the file that
+// conv_encode_image makes; above, the choice that it makes by samples of the whole image, and of
+// flat images only, is not made.
+
+// Each call but the last takes a multiple of so many rows; 0: such an image is not encoded so.
+int conv_encode_some_rows(const struct conv_encoder *encoder, const struct conv_image *shape);
+
+// Bytes of memory for up to `rows` rows at a time on one thread, at most.
+size_t conv_encode_some_bytes(const struct conv_encoder *encoder, const struct conv_image *shape,
+                              int rows);
+
+// Replaces the content of *file by the IDATs of the rows from `from` to `to`, errors as above.
+// Row y is at y times the stride, as in a whole image; no other rows are read than these and the
+// one before them.
+enum conv_status conv_encode_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                  const struct conv_image *src, int from, int to,
+                                  struct conv_err *err);
 
 #endif

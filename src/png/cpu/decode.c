@@ -69,7 +69,8 @@ struct making {
 static void put_row(const struct making *making, int y, const uint8_t *plain)
 {
     const struct conv_rows *rows = making->decoder->put_rows;
-    if (!making->expand) {
+    const struct conv_unfilter *unfilter = making->decoder->unfilter;
+    if (!making->expand && rows->put_interleaved) {
         rows->put_interleaved(rows->context, y, plain);
         return;
     }
@@ -77,8 +78,10 @@ static void put_row(const struct making *making, int y, const uint8_t *plain)
     row.height = 1;
     for (int c = 0; c < row.channels; c++)
         row.plane[c].data = making->expanded + (size_t)c * conv_image_stride(row.width, row.depth);
-    conv_expand_row(making->expand, making->header, &row, 0, plain,
-                    making->decoder->unfilter->split);
+    if (making->expand)
+        conv_expand_row(making->expand, making->header, &row, 0, plain, unfilter->split);
+    else
+        unfilter->split(&row, 0, plain);
     rows->put(rows->context, y, &row);
 }
 
@@ -126,12 +129,13 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     decoder->bad_filter = false;
     if (!decoder->unfilter)
         decoder->unfilter = conv_unfilter_choose(conv_cpu_features());
-    // Rows that go elsewhere go there on this thread.
+    // Rows that go elsewhere go there on this thread, and the memory does not grow with the file.
     struct conv_parallel *parallel = decoder->put_rows ? NULL : decoder->parallel;
+    struct conv_buffer *joined = decoder->put_rows ? NULL : &decoder->idat;
     if (header->png.interlaced || !lay_out(&layout, header))
         return false;
     int threads = conv_decode_stream_threads(parallel) > 1 ? threads_of(&layout, header) : 1;
-    if (!conv_decode_content_find(&content, &decoder->idat, header, data, size, parallel) ||
+    if (!conv_decode_content_find(&content, joined, header, data, size, parallel) ||
         !reserve(decoder, &layout, header, content.idat.size, threads))
         return false;
     bool expands = conv_expand_needed(header);
@@ -150,6 +154,7 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
                                               .memory = &decoder->raw,
                                               .data = content.idat.data,
                                               .size = content.idat.size,
+                                              .pieces = content.in_pieces ? &decoder->idat : NULL,
                                               .pitch = layout.row + 1,
                                               .rows = (size_t)header->shape.height,
                                               .take = take_rows,
@@ -175,6 +180,16 @@ size_t conv_decode_bytes(const struct conv_image_header *header, size_t size)
         __builtin_add_overflow(bytes, conv_unfilter_wave_bytes(layout.row, threads), &bytes))
         return SIZE_MAX;
     return bytes;
+}
+
+size_t conv_decode_rows_most(const struct conv_image_header *header)
+{
+    struct layout layout;
+    if (!lay_out(&layout, header))
+        return SIZE_MAX;
+    size_t fast = conv_decode_stream_bytes(layout.row + 1, (size_t)header->shape.height, 1) +
+                  conv_unfilter_wave_bytes(layout.row, 1) + expanded_bytes(header);
+    return fast + CONV_DECODE_PIECE + 3 * expanded_bytes(header); // libpng has rows of its own
 }
 
 bool conv_decode_copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *data, size_t size,

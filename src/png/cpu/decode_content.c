@@ -118,12 +118,13 @@ static void work_on(void *context)
     }
 }
 
-// Sets gather->data, in the file or in `joined`. False if a CRC is wrong or memory is out.
+// Sets gather->data, in the file or in `joined`, which may be NULL. False if a CRC is wrong or
+// memory is out.
 static bool join_chunks(struct gather *gather, struct conv_buffer *joined, bool for_device,
                         struct conv_parallel *parallel)
 {
     struct work work = {.gather = gather, .for_device = for_device};
-    if (for_device || gather->chunks > 1) {
+    if (joined && (for_device || gather->chunks > 1)) {
         joined->size = 0; // the last image's
         if (!conv_buffer_reserve(joined, gather->size))
             return false;
@@ -226,6 +227,7 @@ static bool find(struct conv_decode_content *content, struct conv_buffer *joined
                  join_chunks(&walk.gather, joined, for_device, parallel);
     free(walk.gather.groups);
     content->idat = (struct conv_decode_span){walk.gather.data, walk.gather.size};
+    content->in_pieces = !joined && walk.gather.chunks > 1;
     return found;
 }
 

@@ -22,12 +22,13 @@ struct conv_decode_span {
 // The data of the chunks that the fast decoder needs, in the file; several IDAT chunks are joined.
 struct conv_decode_content {
     struct conv_decode_span plte, trns, idat;
+    bool in_pieces; // idat.data is that of the first of several IDAT chunks, idat.size of all
 };
 
 // Finds the chunks and checks their CRCs; those of a large file's IDAT chunks, which `joined` gets
-// if there are several, on the threads of `parallel`. False for files that are left to libpng: with
-// damage, an unusual order of chunks, chunks that are not what the header says or no image data; or
-// if memory is lacking.
+// if there are several, on the threads of `parallel`. `joined` NULL: they stay in pieces. False for
+// files that are left to libpng: with damage, an unusual order of chunks, chunks that are not what
+// the header says or no image data; or if memory is lacking.
 bool conv_decode_content_find(struct conv_decode_content *content, struct conv_buffer *joined,
                               const struct conv_image_header *header, const uint8_t *data,
                               size_t size, struct conv_parallel *parallel);
@@ -48,8 +49,9 @@ struct conv_decode_stream {
     struct conv_buffer *memory; // for the rows
     const uint8_t *data;        // the zlib stream
     size_t size;
-    size_t pitch; // bytes of a row with its filter byte
-    size_t rows;  // of the image
+    struct conv_buffer *pieces; // for a stream of several chunks; NULL: it is in one
+    size_t pitch;               // bytes of a row with its filter byte
+    size_t rows;                // of the image
     // Takes `count` rows from row y on, which may be overwritten if there are several threads. Any
     // thread, while the rows before are taken by others, at most row_threads in total. If that is
     // more than 1, `count` is at most 2, of rows that begin with the same byte. After a call has
@@ -64,6 +66,8 @@ struct conv_decode_stream {
     size_t *ahead;
     int parts_first;
 };
+
+#define CONV_DECODE_PIECE ((size_t)512 << 10) // of a stream in several chunks
 
 // True if the zlib stream holds these rows exactly and is valid (conv_inflate_zlib), and every row
 // was taken. False otherwise, after any number of rows, and without memory. `parallel`: threads

@@ -14,6 +14,8 @@
 
 // New bytes per buffer, besides window, room and a row: the copies then take 4 % of the bytes.
 #define FILL ((size_t)512 << 10)
+#define PIECE CONV_DECODE_PIECE
+_Static_assert(PIECE >= CONV_INFLATE_PIECE, "see conv_inflate.supply");
 // Several threads are woken for at least this many bytes of rows.
 #define SHARED_FROM ((size_t)4 << 20)
 
@@ -104,6 +106,58 @@ int conv_decode_stream_threads(const struct conv_parallel *parallel)
     return conv_parallel_most(parallel, CONV_DECODE_SHARED_THREAD_BYTES);
 }
 
+// The IDAT chunks of a file, as far as they were copied.
+struct pieces {
+    uint8_t *start;    // of a piece
+    const uint8_t *at; // in a chunk
+    size_t chunk;      // bytes from there to its end
+    size_t left;       // bytes of all chunks
+};
+
+static const uint8_t *supply(void *input, const uint8_t *at, size_t *left, bool *more)
+{
+    struct pieces *pieces = input;
+    memmove(pieces->start - CONV_INFLATE_BEHIND, at - CONV_INFLATE_BEHIND,
+            CONV_INFLATE_BEHIND + *left);
+    while (*left < PIECE && pieces->left > 0) {
+        size_t step = pieces->chunk < PIECE - *left ? pieces->chunk : PIECE - *left;
+        memcpy(pieces->start + *left, pieces->at, step);
+        *left += step;
+        pieces->at += step;
+        pieces->chunk -= step;
+        pieces->left -= step;
+        if (pieces->chunk == 0 && pieces->left > 0) {
+            pieces->at += CONV_CHUNK_FRAME;
+            pieces->chunk = conv_chunk_read_u32(pieces->at - 8);
+        }
+    }
+    *more = pieces->left > 0;
+    return pieces->start;
+}
+
+static bool inflate_alone(const struct conv_decode_stream *stream, uint8_t *out)
+{
+    struct conv_inflate *inflate = stream->inflate;
+    const uint8_t *data = stream->data;
+    size_t size = stream->size, all = stream->pitch * stream->rows;
+    bool more;
+    if (!stream->pieces)
+        return conv_inflate_zlib(inflate, out, all, data, size);
+    if (!conv_buffer_reserve(stream->pieces, CONV_INFLATE_BEHIND + PIECE))
+        return false;
+    uint8_t *start = stream->pieces->data + CONV_INFLATE_BEHIND;
+    struct pieces pieces = {start, data, conv_chunk_read_u32(data - 8), size};
+    memset(stream->pieces->data, 0, CONV_INFLATE_BEHIND);
+    size = 0;
+    supply(&pieces, start, &size, &more);
+    inflate->supply = more ? supply : NULL;
+    inflate->input = &pieces;
+    bool good = conv_inflate_zlib(inflate, out, all, start, size);
+    inflate->supply = NULL;
+    inflate->input = NULL;
+    return good;
+}
+
 bool conv_decode_stream_run(const struct conv_decode_stream *stream, struct conv_parallel *parallel)
 {
     size_t pitch = stream->pitch, rows = stream->rows;
@@ -116,8 +170,7 @@ bool conv_decode_stream_run(const struct conv_decode_stream *stream, struct conv
     flow.buffer = flow.from = stream->memory->data;
     stream->inflate->next = next_alone;
     stream->inflate->context = &flow;
-    bool good =
-        conv_inflate_zlib(stream->inflate, flow.buffer, pitch * rows, stream->data, stream->size);
+    bool good = inflate_alone(stream, flow.buffer);
     stream->inflate->next = NULL;
     stream->inflate->context = NULL;
     return good && take_rows(&flow, flow.from + flow.left * pitch);

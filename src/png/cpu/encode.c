@@ -161,6 +161,55 @@ enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buf
     return !status && conv_cancel_is_asked(encoder->stop) ? conv_encode_cancelled(err) : status;
 }
 
+// --- some rows at a time -------------------------------------------------------------------------
+
+static void plan_bands(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                       const struct conv_encode_task *task)
+{
+    if (encoder->level <= 1)
+        conv_encode_stripes_plan(bands, encoder, task);
+    else
+        conv_encode_whole_plan(bands, encoder, task);
+}
+
+int conv_encode_some_rows(const struct conv_encoder *encoder, const struct conv_image *shape)
+{
+    struct conv_encode_task task;
+    struct conv_encode_bands bands;
+    if (!make_task(&task, shape))
+        return 0;
+    plan_bands(&bands, encoder, &task);
+    return bands.count > 1 ? bands.rows : 0;
+}
+
+size_t conv_encode_some_bytes(const struct conv_encoder *encoder, const struct conv_image *shape,
+                              int rows)
+{
+    struct conv_encode_task task;
+    struct conv_encode_bands bands;
+    if (!make_task(&task, shape))
+        return SIZE_MAX;
+    plan_bands(&bands, encoder, &task);
+    bands.count = (rows - 1) / bands.rows + 1;
+    return conv_encode_rows_scratch(shape, false) + conv_encode_bands_room(&bands) +
+           (encoder->level <= 1 ? conv_encode_stripe_bytes(&task)
+                                : conv_encode_some_filtered(&task, rows)) +
+           conv_encode_tables_bytes(encoder->level);
+}
+
+enum conv_status conv_encode_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                  const struct conv_image *src, int from, int to,
+                                  struct conv_err *err)
+{
+    struct conv_encode_task task;
+    encoder->source = NULL;
+    if (!make_task(&task, src) ||
+        !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src, false)))
+        return conv_encode_out_of_memory(err);
+    return encoder->level <= 1 ? conv_encode_stripes_some(encoder, file, &task, from, to, err)
+                               : conv_encode_whole_some(encoder, file, &task, from, to, err);
+}
+
 // --- chunks --------------------------------------------------------------------------------------
 
 // The chunks of encoded files.

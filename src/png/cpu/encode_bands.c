@@ -104,7 +104,8 @@ struct part {
 
 struct run {
     const struct conv_encode_bands *bands;
-    uint8_t *begin; // of the room of the first band
+    int first, count; // bands of this run
+    uint8_t *begin;   // of the room of the first one
     struct part *parts;
     struct conv_lock lock; // guards all below and parts[].done
     int moved;             // bands that lie one after the other
@@ -115,7 +116,7 @@ struct run {
 // Moves all bands that can be moved, unless another thread does so.
 static void move_down(struct run *run) CONV_NEEDS(run->lock)
 {
-    while (!run->moving && run->moved < run->bands->count && run->parts[run->moved].done) {
+    while (!run->moving && run->moved < run->count && run->parts[run->moved].done) {
         const struct part *part = &run->parts[run->moved];
         run->moving = true;
         conv_lock_release(&run->lock);
@@ -132,8 +133,8 @@ static void encode_band(struct conv_encoder *encoder, void *context, int i)
     struct run *run = context;
     const struct conv_encode_bands *bands = run->bands;
     struct part *part = &run->parts[i];
-    int height = bands->task->src->height;
-    struct conv_encode_band band = {.from = i * bands->rows, .last = i + 1 == bands->count};
+    int index = run->first + i, height = bands->task->src->height;
+    struct conv_encode_band band = {.from = index * bands->rows, .last = index + 1 == bands->count};
     band.to = band.last ? height : band.from + bands->rows;
     part->data = run->begin + (size_t)i * bands->room;
     part->size = (size_t)(bands->put(encoder, bands, &band, part->data) - part->data);
@@ -151,50 +152,85 @@ static bool prepare(struct conv_encoder *encoder, void *context)
     return run->bands->prepare(encoder, run->bands);
 }
 
-static uint32_t sum_all(const struct run *run)
+// Of the rows up to the end of the run; `adler`: up to its begin.
+static uint32_t sum_all(const struct run *run, uint32_t adler)
 {
     const struct conv_encode_task *task = run->bands->task;
-    size_t each = (size_t)run->bands->rows * task->row_bytes, left = task->all_bytes;
-    uint32_t adler = 1;
-    for (int i = 0; i < run->bands->count; i++, left -= each)
+    size_t each = (size_t)run->bands->rows * task->row_bytes;
+    size_t left = task->all_bytes - (size_t)run->first * each;
+    for (int i = 0; i < run->count; i++, left -= each)
         adler = conv_adler_join(adler, run->parts[i].adler, left < each ? left : each);
     return adler;
 }
 
-size_t conv_encode_bands_room(const struct conv_encode_bands *bands)
+// Encodes `count` bands from `first` on; *at is moved from where they begin to their end. The sum
+// of the rows is the last IDAT.
+static enum conv_status run_bands(struct conv_encoder *encoder,
+                                  const struct conv_encode_bands *bands, int first, int count,
+                                  uint8_t **at, struct conv_err *err)
 {
-    size_t all;
-    if (__builtin_mul_overflow(bands->room, (size_t)bands->count, &all) ||
-        __builtin_add_overflow(all, conv_encode_frames(1), &all))
-        return SIZE_MAX;
-    return all;
-}
-
-enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
-                                       const struct conv_encode_bands *bands,
-                                       struct conv_buffer *file, struct conv_err *err)
-{
-    struct run run = {.bands = bands};
-    if (!conv_buffer_reserve(file, conv_encode_bands_room(bands)) ||
-        !(run.parts = calloc((size_t)bands->count, sizeof *run.parts)))
+    struct run run = {.bands = bands, .first = first, .count = count, .begin = *at, .end = *at};
+    run.parts = calloc((size_t)count, sizeof *run.parts);
+    if (!run.parts)
         return conv_encode_out_of_memory(err);
     int errnum = conv_lock_init(&run.lock);
     if (errnum) { // never on Linux, where it takes no memory
         free(run.parts);
         return conv_err_errno(err, errnum, "cannot make a lock");
     }
-    run.begin = run.end = conv_encode_put_head(file->data, bands->task->src);
-    bool done =
-        conv_encode_each(encoder, prepare, bands->prepared, encode_band, &run, bands->count);
+    bool done = conv_encode_each(encoder, prepare, bands->prepared, encode_band, &run, count);
     bool whole = done && !conv_cancel_is_asked(encoder->stop);
-    if (whole) { // the sum is the last IDAT
+    if (whole)
+        encoder->adler = sum_all(&run, first == 0 ? 1 : encoder->adler);
+    if (whole && first + count == bands->count) {
         struct conv_encode_idat idat;
-        uint8_t *at = conv_encode_idat_open(&idat, run.end);
-        conv_chunk_write_u32(at, sum_all(&run));
-        at = conv_encode_put_tail(conv_encode_idat_close(&idat, at + 4));
-        file->size = (size_t)(at - file->data);
+        uint8_t *end = conv_encode_idat_open(&idat, run.end);
+        conv_chunk_write_u32(end, encoder->adler);
+        run.end = conv_encode_idat_close(&idat, end + 4);
     }
+    *at = run.end;
     conv_lock_destroy(&run.lock);
     free(run.parts);
     return whole ? CONV_OK : done ? conv_encode_cancelled(err) : conv_encode_out_of_memory(err);
+}
+
+static size_t room_of(const struct conv_encode_bands *bands, int count)
+{
+    size_t all;
+    if (__builtin_mul_overflow(bands->room, (size_t)count, &all) ||
+        __builtin_add_overflow(all, conv_encode_frames(1), &all))
+        return SIZE_MAX;
+    return all;
+}
+
+size_t conv_encode_bands_room(const struct conv_encode_bands *bands)
+{
+    return room_of(bands, bands->count);
+}
+
+enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
+                                       const struct conv_encode_bands *bands,
+                                       struct conv_buffer *file, struct conv_err *err)
+{
+    if (!conv_buffer_reserve(file, conv_encode_bands_room(bands)))
+        return conv_encode_out_of_memory(err);
+    uint8_t *at = conv_encode_put_head(file->data, bands->task->src);
+    enum conv_status status = run_bands(encoder, bands, 0, bands->count, &at, err);
+    if (!status)
+        file->size = (size_t)(conv_encode_put_tail(at) - file->data);
+    return status;
+}
+
+enum conv_status conv_encode_bands_run_some(struct conv_encoder *encoder,
+                                            const struct conv_encode_bands *bands,
+                                            struct conv_buffer *file, int from, int to,
+                                            struct conv_err *err)
+{
+    int count = (to - from - 1) / bands->rows + 1;
+    if (!conv_buffer_reserve(file, room_of(bands, count)))
+        return conv_encode_out_of_memory(err);
+    uint8_t *at = file->data;
+    enum conv_status status = run_bands(encoder, bands, from / bands->rows, count, &at, err);
+    file->size = (size_t)(at - file->data);
+    return status;
 }

@@ -84,6 +84,7 @@ struct conv_encoder {
     const struct conv_row_source *source;     // of the current image; NULL: its planes
     struct conv_parallel *parallel;           // may be NULL
     size_t bands_from, band_bytes;            // conv_encode_set_bands
+    uint32_t adler;                           // of the rows in the bands so far
 };
 
 // The image that is encoded.
@@ -121,6 +122,8 @@ uint8_t *conv_encode_put_tail(uint8_t *at);
 // All bytes around the deflate stream, of at most one IDAT per stripe.
 size_t conv_encode_frames(size_t stripes);
 
+struct conv_encode_bands;
+
 // --- encode_stripes.c: levels 0 and 1 ------------------------------------------------------------
 
 // The capacity of *file that conv_encode_stripes needs; SIZE_MAX if it does not fit.
@@ -128,6 +131,13 @@ size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
                                 const struct conv_encode_task *task);
 enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
                                      const struct conv_encode_task *task, struct conv_err *err);
+
+// The bands of such an image, without their context; and conv_encode_some.
+void conv_encode_stripes_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                              const struct conv_encode_task *task);
+enum conv_status conv_encode_stripes_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                          const struct conv_encode_task *task, int from, int to,
+                                          struct conv_err *err);
 
 // Bytes of the memory for filtered rows.
 size_t conv_encode_stripe_bytes(const struct conv_encode_task *task);
@@ -139,6 +149,14 @@ size_t conv_encode_whole_room(const struct conv_encoder *encoder,
                               const struct conv_encode_task *task);
 enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
                                    const struct conv_encode_task *task, struct conv_err *err);
+
+// As for stripes; and the bytes of the memory for filtered rows if `rows` are encoded at once.
+void conv_encode_whole_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                            const struct conv_encode_task *task);
+size_t conv_encode_some_filtered(const struct conv_encode_task *task, int rows);
+enum conv_status conv_encode_whole_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                        const struct conv_encode_task *task, int from, int to,
+                                        struct conv_err *err);
 
 // Bytes of the memory for filtered rows, with those that are tried.
 size_t conv_encode_whole_bytes(const struct conv_encode_task *task);
@@ -178,6 +196,13 @@ size_t conv_encode_bands_room(const struct conv_encode_bands *bands);
 enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
                                        const struct conv_encode_bands *bands,
                                        struct conv_buffer *file, struct conv_err *err);
+
+// The same for the bands of the rows from `from` to `to` alone, after those before them: *file gets
+// their IDATs.
+enum conv_status conv_encode_bands_run_some(struct conv_encoder *encoder,
+                                            const struct conv_encode_bands *bands,
+                                            struct conv_buffer *file, int from, int to,
+                                            struct conv_err *err);
 
 // Bytes of the tables of an open encoder of this level, at most.
 size_t conv_encode_tables_bytes(int level);

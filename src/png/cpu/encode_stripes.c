@@ -183,6 +183,12 @@ static size_t room_of(const struct conv_encode_bands *bands, struct stripe strip
     return bound(stripe, (size_t)task->src->height / (size_t)stripe.rows + 1, task->all_bytes);
 }
 
+void conv_encode_stripes_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                              const struct conv_encode_task *task)
+{
+    (void)plan(bands, encoder, task);
+}
+
 size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
                                 const struct conv_encode_task *task)
 {
@@ -211,4 +217,14 @@ enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_b
     at = conv_encode_put_tail(put_image(encoder, stripe, task->src, at));
     file->size = (size_t)(at - file->data);
     return CONV_OK;
+}
+
+enum conv_status conv_encode_stripes_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                          const struct conv_encode_task *task, int from, int to,
+                                          struct conv_err *err)
+{
+    struct conv_encode_bands bands;
+    struct stripe stripe = plan(&bands, encoder, task);
+    bands.context = &stripe;
+    return conv_encode_bands_run_some(encoder, &bands, file, from, to, err);
 }

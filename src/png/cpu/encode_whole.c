@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "png/chunk.h"
 #include "png/cpu/deflate.h"
+#include "png/cpu/deflate_internal.h"
 #include "png/cpu/encode_internal.h"
 
 // No level may make a larger file than a lower one, by more than 1 %. Since efforts grow with the
@@ -41,9 +42,10 @@
 
 struct filtering {
     const struct conv_image *src;
-    uint8_t *filtered;
+    uint8_t *filtered; // row 0, which may be before the memory if only later ones are filtered
     size_t row_bytes;
-    int rows; // of each part
+    int from, to; // rows
+    int rows;     // of each part
     bool unfiltered;
 };
 
@@ -54,7 +56,7 @@ static void filter_part(struct conv_encoder *encoder, void *context, int i)
     struct conv_encode_rows rows;
     conv_encode_rows_start(&rows, encoder->functions, f->src, encoder->source,
                            encoder->scratch.data);
-    int from = i * f->rows, left = f->src->height - from;
+    int from = f->from + i * f->rows, left = f->to - from;
     int to = from + (left < f->rows ? left : f->rows);
     uint8_t *dst = f->filtered + (size_t)from * f->row_bytes;
     if (from > 0)
@@ -73,19 +75,28 @@ static bool prepare_nothing(struct conv_encoder *encoder, void *context)
     return true;
 }
 
-// Filters in `parts` parts. A source hands its rows to the calling thread alone.
+// Filters in parts. A source hands its rows to the calling thread alone.
+static void filter_some(struct conv_encoder *encoder, struct filtering *filtering)
+{
+    int rows = filtering->to - filtering->from, parts = (rows - 1) / filtering->rows + 1;
+    if (encoder->source || parts == 1) {
+        filtering->rows = rows;
+        filter_part(encoder, filtering, 0);
+    } else {
+        conv_encode_each(encoder, prepare_nothing, 0, filter_part, filtering, parts);
+    }
+}
+
 static void filter_all(struct conv_encoder *encoder, const struct conv_encode_task *task,
                        int part_rows, bool unfiltered)
 {
-    struct filtering filtering = {task->src, encoder->filtered.data, task->row_bytes, part_rows,
-                                  unfiltered};
-    int parts = (task->src->height - 1) / part_rows + 1;
-    if (encoder->source || parts == 1) {
-        filtering.rows = task->src->height;
-        filter_part(encoder, &filtering, 0);
-    } else {
-        conv_encode_each(encoder, prepare_nothing, 0, filter_part, &filtering, parts);
-    }
+    struct filtering filtering = {.src = task->src,
+                                  .filtered = encoder->filtered.data,
+                                  .row_bytes = task->row_bytes,
+                                  .to = task->src->height,
+                                  .rows = part_rows,
+                                  .unfiltered = unfiltered};
+    filter_some(encoder, &filtering);
 }
 
 // Samples, evenly spaced, of `rows` rows each; 0: none.
@@ -349,6 +360,12 @@ static size_t room_of(const struct conv_encoder *encoder, const struct conv_enco
     return all > tried ? all : tried;
 }
 
+void conv_encode_whole_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                            const struct conv_encode_task *task)
+{
+    (void)plan(bands, encoder, task);
+}
+
 size_t conv_encode_whole_room(const struct conv_encoder *encoder,
                               const struct conv_encode_task *task)
 {
@@ -411,4 +428,33 @@ enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buf
     at = conv_encode_put_tail(conv_encode_split_chunks(at, size, encoder->max_chunk));
     file->size = (size_t)(at - file->data);
     return size < all_bytes / REPETITIVE ? try_stripes(encoder, file, task, err) : CONV_OK;
+}
+
+size_t conv_encode_some_filtered(const struct conv_encode_task *task, int rows)
+{
+    return CONV_DEFLATE_WINDOW + (size_t)rows * task->row_bytes;
+}
+
+// The rows that bands refer to are before the others in the same memory.
+enum conv_status conv_encode_whole_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                        const struct conv_encode_task *task, int from, int to,
+                                        struct conv_err *err)
+{
+    struct conv_encode_bands bands;
+    size_t pitch = task->row_bytes, before = (size_t)from * pitch, window = CONV_DEFLATE_WINDOW;
+    plan(&bands, encoder, task);
+    window = before < window ? before : window;
+    struct conv_buffer *filtered = &encoder->filtered;
+    if (!conv_buffer_reserve(filtered, conv_encode_some_filtered(task, to - from)))
+        return conv_encode_out_of_memory(err);
+    memmove(filtered->data, filtered->data + filtered->size - window, window);
+    uint8_t *first = filtered->data + window - before; // only rows from `from` on are there
+    filtered->size = window + (size_t)(to - from) * pitch;
+    struct filtering filtering = {task->src, first, pitch, from, to, bands.rows, false};
+    filter_some(encoder, &filtering);
+    if (conv_cancel_is_asked(encoder->stop)) // else uninitialised rows would be compressed
+        return conv_encode_cancelled(err);
+    struct method method = {first, false, encoder->level};
+    bands.context = &method;
+    return conv_encode_bands_run_some(encoder, &bands, file, from, to, err);
 }

@@ -25,6 +25,7 @@ enum {
     // With a quarter of it, icons and photographs took as long.
     JOINED_AFTER = 16 << 10,
     MOST_CREDIT = 4 * JOINED_AFTER,
+    SUM_BYTES = 4,           // of the Adler-32
     FEW = 4,                 // literals: 3 + 4 x 9 + 7 bits are available after a refill
     LEAST_STRETCH = 4 << 10, // bytes of output between two calls of next(), at first
     BLOCKS_BETWEEN = 256,    // blocks between two such calls: empty ones take up to 100 us
@@ -120,6 +121,18 @@ static bool look(const struct conv_inflate *inflate, struct conv_inflate_output 
     return true;
 }
 
+// Moves on to the next piece of the input. The last bytes of a piece are not read before: they may
+// be a part of the checksum. False: there is none.
+static bool supply(const struct conv_inflate *inflate, struct conv_inflate_reader *reader)
+{
+    size_t left = (size_t)(reader->end - reader->at) + SUM_BYTES;
+    if (!reader->more)
+        return false;
+    reader->at = inflate->supply(inflate->input, reader->at, &left, &reader->more);
+    reader->end = reader->at + left - SUM_BYTES;
+    return true;
+}
+
 // Bytes of output, but at most 8 per byte of input, since long matches take little time.
 static size_t worth(const struct conv_inflate_output *output, const uint8_t *out_start,
                     const struct conv_inflate_reader *reader, const uint8_t *in_start)
@@ -147,9 +160,13 @@ bool conv_inflate_rest_of_block(struct conv_inflate *inflate,
                 inflate->credit = MOST_CREDIT;
             return state == CONV_INFLATE_DONE;
         }
-        if (output->at <= output->stop || output->at > output->end ||
-            (output->at > output->look && !look(inflate, output)))
+        const uint8_t *before = reader->at;
+        bool starved = output->at <= output->stop;
+        if (starved
+                ? !supply(inflate, reader)
+                : output->at > output->end || (output->at > output->look && !look(inflate, output)))
             return false;
+        in_start += reader->at - before;
         if (!tables->joined && worth(output, out_start, reader, in_start) >= JOINED_AFTER)
             conv_inflate_code_join(&inflate->tables);
     }
@@ -220,6 +237,8 @@ static bool decode_dynamic(struct conv_inflate *inflate, struct conv_inflate_rea
 static bool read_block(struct conv_inflate *inflate, struct conv_inflate_reader *reader,
                        struct conv_inflate_output *output, unsigned *kind, bool *last)
 {
+    if (reader->more && (size_t)(reader->end - reader->at) < CONV_INFLATE_PIECE / 4 * 3)
+        (void)supply(inflate, reader);
     conv_inflate_refill(reader);
     *last = conv_inflate_take(reader, 1);
     *kind = conv_inflate_take(reader, 2);
@@ -324,7 +343,7 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
                        const uint8_t *data, size_t size)
 {
     inflate->ended_early = false;
-    if (size < 2 + 4)
+    if (size < 2 + SUM_BYTES)
         return false;
     unsigned method = data[0], flags = data[1];
     // Deflate, a valid header checksum, no dictionary. zlib refuses distances beyond the window;
@@ -332,15 +351,16 @@ bool conv_inflate_zlib(struct conv_inflate *inflate, uint8_t *out, size_t out_si
     if ((method & 15) != 8 || method >> 4 > 7 || (method << 8 | flags) % 31 != 0 || flags & 32 ||
         (method >> 4 < 7 && out_size > (size_t)256 << (method >> 4)))
         return false;
-    struct conv_inflate_reader reader = {.at = data + 2, .end = data + size - 4};
+    struct conv_inflate_reader reader = {
+        .at = data + 2, .end = data + size - SUM_BYTES, .more = inflate->supply != NULL};
     struct conv_inflate_output output;
     conv_inflate_start(inflate, &output, out, out_size);
     if (!read_blocks(inflate, &reader, &output, data, NULL))
         return false;
-    const uint8_t *sum = data + size - 4;
-    uint32_t adler =
-        (uint32_t)sum[0] << 24 | (uint32_t)sum[1] << 16 | (uint32_t)sum[2] << 8 | sum[3];
-    if (!conv_inflate_align(&reader) || reader.at != reader.end ||
+    (void)supply(inflate, &reader); // what is left, if that is the checksum
+    const uint8_t *sum = reader.end;
+    uint32_t adler = conv_chunk_read_u32(sum);
+    if (!conv_inflate_align(&reader) || reader.at != reader.end || reader.more ||
         (inflate->sum && !inflate->sum(inflate->context, &output.adler, output.at)))
         return false;
     bool good = output.adler == adler;

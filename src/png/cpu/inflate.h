@@ -135,8 +135,17 @@ struct conv_inflate {
     // the output was refused.
     bool (*sum)(void *context, uint32_t *adler, const uint8_t *at);
     void *context;
+    // For a stream in pieces, of which conv_inflate_zlib gets the first: returns the next one,
+    // which begins with the *left bytes from `at` on, and has the CONV_INFLATE_BEHIND bytes before
+    // `at` before it. *left becomes its size, which is at least CONV_INFLATE_PIECE unless it is the
+    // last one; *more: it is not. Not together with jump(). NULL: there is one piece.
+    const uint8_t *(*supply)(void *input, const uint8_t *at, size_t *left, bool *more);
+    void *input;
     bool ended_early; // by conv_inflate_zlib: the stream is valid, but holds fewer bytes
 };
+
+#define CONV_INFLATE_BEHIND 8
+#define CONV_INFLATE_PIECE ((size_t)128 << 10) // more than a stored block and its header
 
 #define CONV_INFLATE_STRETCH ((size_t)256 << 10)
 #define CONV_INFLATE_WINDOW ((size_t)32 << 10)

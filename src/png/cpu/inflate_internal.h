@@ -26,6 +26,7 @@ struct conv_inflate_reader {
     unsigned count;
     unsigned beyond;
     const uint8_t *at, *end;
+    bool more; // there are further pieces, so that nothing is read beyond `end`
 };
 
 CONV_INFLATE_INLINE uint64_t conv_inflate_load64(const uint8_t *p)

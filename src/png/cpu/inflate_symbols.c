@@ -163,7 +163,7 @@ enum conv_inflate_state conv_inflate_symbols(const struct conv_inflate_tables *t
     enum conv_inflate_state state = CONV_INFLATE_WORKING;
     if (reader->end - reader->at >= INSIDE)
         state = (tables->mixed ? decoders->mixed : decoders->literals)(tables, reader, output);
-    if (state == CONV_INFLATE_WORKING && output->at <= output->stop)
+    if (state == CONV_INFLATE_WORKING && output->at <= output->stop && !reader->more)
         state = decode_tail(tables, reader, output);
     return state;
 }
