@@ -66,6 +66,7 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .most_streams = grows ? conv_pipeline_most_streams(decodes) : 0,
         .group_bytes = conv_options_group_bytes(&options->machine, decodes),
         .max_pixels = options->inputs.max_pixels,
+        .maps_inputs = true,
         .codec = options->outputs.codec,
         .output_format = options->outputs.to,
         .alpha = options->filter.alpha,
@@ -261,8 +262,7 @@ static enum conv_status prepare(struct run *run, const struct conv_options *opti
                               : conv_device_choice(&run->options, &choice);
     enum conv_status status =
         conv_run_inputs_open(&run->inputs, &run->options, chooses ? &choice : NULL, stop, err);
-    if (!status && (conv_walk_reads_archives(run->inputs.selection.walk) || options->inputs.others))
-        conv_signals_expect_truncation();
+    conv_signals_expect_truncation();
     if (!status)
         status = open_device(run, options, stop, err);
     if (!status && (options->outputs.resume_path || options->outputs.in_place))

@@ -104,7 +104,7 @@ void conv_signals_end_work(void)
 
 static void on_truncation(int number)
 {
-    static const char text[] = "conv: an input archive has become shorter while it was read\n";
+    static const char text[] = "conv: an input has become shorter while it was read\n";
     (void)number;
     struct conv_sink *sink = atomic_load(&watched);
     if (sink && sink->ops->remove_temporaries)

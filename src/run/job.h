@@ -104,6 +104,7 @@ struct conv_job {
     bool decoded_on_device, encoded_on_device; // as in struct conv_record
     size_t bytes_in, bytes_out;
     uint64_t ns[CONV_STAGE_COUNT];
+    uint64_t slice; // when the current slice of a stage that may be interrupted began
     struct conv_trace_track *track;  // of the worker that has it; may be NULL
     atomic_int *phase;               // of the same worker: job.h
     struct conv_parallel *parallel;  // threads that may help to read it, meanwhile; else NULL

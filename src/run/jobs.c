@@ -232,6 +232,7 @@ static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 {
     if (job->file) {
+        conv_file_unmap(job->file, &job->item, &job->input);
         if (is_too_large(s, job->file->capacity)) {
             free(job->file->data);
             *job->file = (struct conv_file){0};

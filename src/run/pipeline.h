@@ -66,6 +66,7 @@ struct conv_pipeline_config {
 
     // --- images
     uint64_t max_pixels;
+    bool maps_inputs; // files that take much of the memory are mapped: conv_file_read.map_from
     struct conv_codec_config codec;
     // NULL: the one that the output's name stands for, or else the input's. Otherwise outputs in a
     // folder are named after it: a.jpg becomes a.png.

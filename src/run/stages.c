@@ -100,6 +100,12 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
     job->ns[stage] += conv_trace_end(job->track, stage, start, &item);
 }
 
+// Files that would take most of the memory for files; a device reads its streams from memory.
+static size_t map_from(const struct conv_pipeline_config *config)
+{
+    return config->maps_inputs && !config->ops->async && !config->layer ? config->memory.files : 0;
+}
+
 void conv_stages_announce(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct stat *info = &job->input.info;
@@ -107,18 +113,14 @@ void conv_stages_announce(const struct conv_pipeline_config *config, struct conv
         return;
     job->item.ops->announce(&job->item, &job->input);
     // A file larger than allowed will not be read.
-    if (S_ISREG(info->st_mode) && (uint64_t)info->st_size <= config->memory.staging)
+    if (S_ISREG(info->st_mode) && (uint64_t)info->st_size <= config->memory.staging &&
+        !(map_from(config) > 0 && (uint64_t)info->st_size >= map_from(config)))
         job->want = conv_file_read_capacity((size_t)info->st_size);
 }
 
-struct fetch {
-    struct conv_job *job;
-    uint64_t *start;
-};
-
 static void grow(void *context, size_t capacity)
 {
-    struct conv_job *job = ((struct fetch *)context)->job;
+    struct conv_job *job = context;
     if (conv_budget_try(job->budget, &job->share, capacity))
         return;
     conv_input_keep(&job->input); // the jobs that it waits for may need a descriptor
@@ -128,13 +130,13 @@ static void grow(void *context, size_t capacity)
 // The slice of the stage ends before a wait and a new one begins after it.
 static void pause_slice(void *context)
 {
-    struct fetch *fetch = context;
-    conv_stages_end(fetch->job, CONV_STAGE_READ, *fetch->start);
+    struct conv_job *job = context;
+    conv_stages_end(job, CONV_STAGE_READ, job->slice);
 }
 
 static void resume_slice(void *context)
 {
-    *((struct fetch *)context)->start = conv_trace_begin(CONV_STAGE_READ);
+    ((struct conv_job *)context)->slice = conv_trace_begin(CONV_STAGE_READ);
 }
 
 // The worker computes while others help it: worker.h.
@@ -148,22 +150,20 @@ static void run_in_phase(struct conv_parallel *parallel, int threads, void (*wor
     conv_phase_end(job->phase);
 }
 
-// *start is when the current slice of CONV_STAGE_READ began; it moves on over waits for a pipe,
-// which are not part of the stage.
-static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job,
-                                  uint64_t *start)
+// Waits for a pipe are not part of the stage.
+static enum conv_status read_file(const struct conv_pipeline_config *config, struct conv_job *job)
 {
-    struct fetch fetch = {.job = job, .start = start};
     struct conv_parallel parallel = {
         .most = conv_parallel_most(job->parallel, 0), .run = run_in_phase, .owner = job};
     struct conv_file_read how = {
         .limit = config->memory.staging,
+        .map_from = map_from(config),
         .stop = config->stop,
         .parallel = &parallel,
         .grow = grow,
         .pause = pause_slice,
         .resume = resume_slice,
-        .context = &fetch,
+        .context = job,
     };
     return conv_file_read(&how, &job->item, &job->input, job->file, &job->format, &job->err);
 }
@@ -186,14 +186,14 @@ static enum conv_status read_header(const struct conv_pipeline_config *config, s
 
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job)
 {
-    uint64_t start = conv_trace_begin(CONV_STAGE_READ);
-    enum conv_status status = read_file(config, job, &start);
+    job->slice = conv_trace_begin(CONV_STAGE_READ);
+    enum conv_status status = read_file(config, job);
     if (!status)
         status = read_header(config, job);
     // A file that fails is rarely read to its end. The size of a pipe is not known before.
     bool regular = conv_input_is_file(&job->input);
     job->bytes_in = regular ? (size_t)job->input.info.st_size : job->file->size;
-    conv_stages_end(job, CONV_STAGE_READ, start);
+    conv_stages_end(job, CONV_STAGE_READ, job->slice);
     return status;
 }
 
@@ -220,6 +220,34 @@ static enum conv_status decode_file(struct conv_codecs *codecs, struct conv_job 
     return status;
 }
 
+enum conv_status conv_stages_check_mapped(struct conv_job *job, struct conv_err *err)
+{
+    return job->file->is_mapped ? job->item.ops->unchanged(&job->input, err) : CONV_OK;
+}
+
+enum conv_status conv_stages_decoded(struct conv_codecs *codecs, const struct conv_blend *blend,
+                                     struct conv_job *job, const struct conv_image *planes)
+{
+    const struct conv_curve *curve;
+    enum conv_status status = find_curve(codecs, blend, job, &curve);
+    if (status)
+        return status;
+    if (job->file_depth < job->header.shape.depth)
+        conv_image_widen(planes);
+    conv_blend_begin(blend, job, planes, curve);
+    return CONV_OK;
+}
+
+enum conv_status conv_stages_filtered(struct conv_codecs *codecs, const struct conv_blend *blend,
+                                      bool narrow, struct conv_job *job, struct conv_image *out)
+{
+    const struct conv_curve *curve;
+    enum conv_status status = find_curve(codecs, blend, job, &curve);
+    if (!status)
+        conv_blend_end(blend, job, out, narrow, curve);
+    return status;
+}
+
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job)
 {
@@ -231,13 +259,10 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
     decoded = planes;
     decoded.depth = job->file_depth;
     enum conv_status status = decode_file(codecs, job, &decoded);
-    if (!status && job->file_depth < job->header.shape.depth)
-        conv_image_widen(&planes);
-    const struct conv_curve *curve;
     if (!status)
-        status = find_curve(codecs, &blend, job, &curve);
+        status = conv_stages_check_mapped(job, &job->err);
     if (!status)
-        conv_blend_begin(&blend, job, &planes, curve);
+        status = conv_stages_decoded(codecs, &blend, job, &planes);
     conv_phase_end(job->phase);
     conv_codecs_trim(codecs);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
@@ -294,10 +319,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     bool narrow = conv_output_depth(config, job) < out.depth;
     const struct conv_blend blend = config->blend; // as in conv_stages_decode()
     conv_phase_begin(job->phase);
-    const struct conv_curve *curve;
-    enum conv_status status = find_curve(codecs, &blend, job, &curve);
-    if (!status)
-        conv_blend_end(&blend, job, &out, narrow, curve);
+    enum conv_status status = conv_stages_filtered(codecs, &blend, narrow, job, &out);
     if (!status)
         status = format->encode(codec, &out, metadata, bytes, &job->err);
     conv_phase_end(job->phase);
@@ -321,15 +343,26 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
     return status;
 }
 
+// Makes all parts of a file that is not saved.
+static enum conv_status pass_over(struct conv_job *job, struct conv_encoded file)
+{
+    enum conv_status status = CONV_OK;
+    do
+        status = file.next ? file.next(&file, &job->err) : CONV_OK;
+    while (!status && file.next && file.size > 0);
+    return status;
+}
+
 enum conv_status conv_stages_write(const struct conv_pipeline_config *config, int worker,
                                    struct conv_job *job, const struct conv_encoded *file)
 {
     job->bytes_out = file->size;
-    if (config->no_save)
+    if (config->no_save && !file->next)
         return CONV_OK;
-    uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
-    enum conv_status status = write_output(config, worker, job, file);
-    conv_stages_end(job, CONV_STAGE_WRITE, start);
+    job->slice = conv_trace_begin(CONV_STAGE_WRITE);
+    enum conv_status status =
+        config->no_save ? pass_over(job, *file) : write_output(config, worker, job, file);
+    conv_stages_end(job, CONV_STAGE_WRITE, job->slice);
     return status;
 }
 

@@ -109,6 +109,16 @@ void conv_stages_announce(const struct conv_pipeline_config *config, struct conv
 // file is larger than job->share, waits until job->budget has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
 
+// After decoding: `planes` is conv_blend_target at the depth of filtering. And after filtering.
+// CONV_ERR_MEMORY.
+enum conv_status conv_stages_decoded(struct conv_codecs *codecs, const struct conv_blend *blend,
+                                     struct conv_job *job, const struct conv_image *planes);
+enum conv_status conv_stages_filtered(struct conv_codecs *codecs, const struct conv_blend *blend,
+                                      bool narrow, struct conv_job *job, struct conv_image *out);
+
+// CONV_ERR_IO if the file is mapped and was changed since it was opened.
+enum conv_status conv_stages_check_mapped(struct conv_job *job, struct conv_err *err);
+
 // Decodes into job->placed, and begins the blend.
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job);

@@ -2,8 +2,10 @@
 #include "io/files/file_read.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/buffer.h"
 #include "base/parallel.h"
@@ -122,6 +124,30 @@ static enum conv_status view_file(const struct conv_file_read *how, const struct
     return (*format)->check_head(file->bytes, file->size, err);
 }
 
+static enum conv_status map_file(struct conv_input *input, struct conv_file *file,
+                                 const struct conv_format **format, struct conv_err *err)
+{
+    size_t size = (size_t)input->info.st_size;
+    void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, input->fd, 0);
+    if (map == MAP_FAILED)
+        return conv_err_errno(err, errno, "cannot read");
+    (void)madvise(map, size, MADV_SEQUENTIAL);
+    conv_input_keep(input); // as long as the image takes
+    file->bytes = map;
+    file->size = size;
+    file->is_mapped = true;
+    return conv_formats_check(format, file->bytes, size, true, err);
+}
+
+void conv_file_unmap(struct conv_file *file, const struct conv_item *item, struct conv_input *input)
+{
+    if (!file->is_mapped)
+        return;
+    munmap((void *)(uintptr_t)file->bytes, file->size);
+    file->is_mapped = false;
+    item->ops->close(input);
+}
+
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err)
@@ -133,6 +159,13 @@ enum conv_status conv_file_read(const struct conv_file_read *how, const struct c
     enum conv_status status = item->ops->open(item, input, err);
     if (status)
         return status;
+    if (how->map_from > 0 && item->ops->is_file && conv_input_is_file(input) &&
+        (uint64_t)input->info.st_size >= how->map_from) {
+        status = map_file(input, file, format, err);
+        if (!file->is_mapped)
+            item->ops->close(input);
+        return status;
+    }
     if (!conv_input_is_file(input))
         conv_input_keep(input); // the writer of a pipe may take long
     status = read_open(how, item, input, file, format, err);

@@ -12,11 +12,15 @@ struct conv_file {
     size_t size;
     uint8_t *data;
     size_t capacity;        // of `data`
+    bool is_mapped;         // `bytes` are pages of the file: conv_file_unmap
     struct conv_file *next; // in its owner's list
 };
 
 struct conv_file_read {
-    size_t limit;                   // bytes; larger files are refused
+    size_t limit; // bytes; larger files are refused
+    // Files of at least so many bytes are mapped instead, whatever the limit, if they have a path;
+    // 0: none. The input stays open. A file that becomes shorter then ends the process by SIGBUS.
+    size_t map_from;
     atomic_int *stop;               // non-zero: reading is cancelled; may be NULL
     struct conv_parallel *parallel; // threads that may help with a large file; may be NULL
     // Each may be NULL. `grow` is called before the buffer takes `capacity` bytes and may wait;
@@ -36,6 +40,10 @@ size_t conv_file_read_capacity(size_t size);
 enum conv_status conv_file_read(const struct conv_file_read *how, const struct conv_item *item,
                                 struct conv_input *input, struct conv_file *file,
                                 const struct conv_format **format, struct conv_err *err);
+
+// Unmaps the file, if it is mapped, and closes the input.
+void conv_file_unmap(struct conv_file *file, const struct conv_item *item,
+                     struct conv_input *input);
 
 // --- images one at a time ------------------------------------------------------------------------
 

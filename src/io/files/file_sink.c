@@ -187,7 +187,9 @@ static enum conv_status write_file(struct conv_file_write *write, bool looked,
     const struct conv_sink_config *config = &sink->config;
     enum conv_status status = CONV_OK;
     bool linked = false;
-    if (!existing->exists && config->kind != CONV_SINK_IN_PLACE &&
+    // Parts that are made meanwhile are written once, so the way that may fail at its end is not
+    // tried.
+    if (!existing->exists && config->kind != CONV_SINK_IN_PLACE && !write->encoded->next &&
         !atomic_load(&sink->lacks_nameless))
         status = conv_file_write_new(write, &linked, err);
     if (!linked)
@@ -260,7 +262,7 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
         .folder = AT_FDCWD,
     };
     // Opening the folder and closing it take 1 us, as much as 1 % of the time for an icon.
-    if (!looks && sink->config.kind == CONV_SINK_FOLDER && !sink->config.fsync)
+    if (!looks && sink->config.kind == CONV_SINK_FOLDER && !sink->config.fsync && !file->next)
         status = conv_file_write_new(&write, &linked, err);
     if (!status && !linked)
         status = write_in_folder(&write, looks, few, output, &existing, err);

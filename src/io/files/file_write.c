@@ -54,6 +54,21 @@ static int write_parts(int fd, const struct conv_encoded *encoded)
     return 0;
 }
 
+// All parts, also those that are made meanwhile. *size: of what was written.
+static enum conv_status write_content(const struct conv_file_write *write, int fd, size_t *size,
+                                      struct conv_err *err)
+{
+    struct conv_encoded file = *write->encoded;
+    for (*size = 0;;) {
+        if (write_parts(fd, &file) != 0)
+            return conv_err_errno(err, errno, "cannot write %s", write->path);
+        *size += file.size;
+        enum conv_status status = file.next ? file.next(&file, err) : CONV_OK;
+        if (status || !file.next || file.size == 0)
+            return status;
+    }
+}
+
 // --- folders -------------------------------------------------------------------------------------
 
 // The folder of `path`, "." if it has none.
@@ -159,9 +174,10 @@ static enum conv_status fill_file(struct conv_file_write *write, int fd, struct 
     const struct stat *input = write->input;
     const struct timespec times[2] = {input->st_atim, input->st_mtim};
     bool in_place = config->kind == CONV_SINK_IN_PLACE, is_file = S_ISREG(input->st_mode);
-    if (write_parts(fd, write->encoded) != 0)
-        return conv_err_errno(err, errno, "cannot write %s", write->path);
-    enum conv_status status = give_access(write, fd, err);
+    size_t size;
+    enum conv_status status = write_content(write, fd, &size, err);
+    if (!status)
+        status = give_access(write, fd, err);
     if (status)
         return status;
     if (config->preserve && is_file && futimens(fd, times) != 0)
@@ -169,7 +185,7 @@ static enum conv_status fill_file(struct conv_file_write *write, int fd, struct 
     if (config->fsync && conv_paths_sync(fd) != 0)
         return conv_err_errno(err, errno, "cannot write %s", write->path);
     if (!config->fsync)
-        conv_write_behind_add(&write->sink->behind, fd, write->encoded->size);
+        conv_write_behind_add(&write->sink->behind, fd, size);
     return config->journal && !in_place && is_file ? note_output(write, fd, err) : CONV_OK;
 }
 

@@ -423,12 +423,10 @@ static void add_bytes(struct content *content, const uint8_t *data, size_t size)
     }
 }
 
-// Sets the content's key from the bytes that are being written, fact->encoded, if keys->count > 1.
+// Sets the content's key from the bytes that are being written, fact->encoded.
 static void take_content(struct keys *keys, const struct conv_journal_fact *fact)
 {
     struct content content = {.digest = &keys->key[CONTENT]};
-    if (keys->count == 1)
-        return;
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         if (fact->encoded->part[i].size > 0)
             add_bytes(&content, fact->encoded->part[i].data, fact->encoded->part[i].size);
@@ -583,7 +581,13 @@ enum conv_status conv_journal_add(struct conv_journal *journal,
     struct keys keys;
     enum conv_status status;
     make_keys(&keys, &journal->config, fact);
-    take_content(&keys, fact);
+    if (keys.count > 1 && !fact->encoded->next) {
+        take_content(&keys, fact);
+    } else if (keys.count > 1 && !read_file(&keys, &journal->config, fact)) {
+        if (journal->config.in_place)
+            return conv_err_set(err, CONV_ERR_IO, "cannot read the output %s", fact->output);
+        keys.count = 1; // a later run recognises it by its size and time, or not at all
+    }
     conv_lock_acquire(&journal->lock);
     if (!journal->config.path)
         status = conv_digest_set_add(&journal->recent, &keys.key[0], NULL, err);
