@@ -18,10 +18,13 @@ static enum conv_status cpu_open(struct conv_backend **out,
     backend->alpha_kept = config->alpha_kept;
     backend->floats = config->floats;
     backend->wraps = config->border == CONV_BORDER_WRAP;
+    backend->grid = 1;
     for (int i = 0; i < config->filter_count; i++) {
         const struct conv_filter *filter = &config->filters[i];
         int side = filter->height > filter->line_side ? filter->height : filter->line_side;
-        backend->reach += side / 2 + conv_decimated_reach(&filter->decimated);
+        int coarse = conv_decimated_reach(&filter->decimated);
+        backend->reach += side / 2 + coarse;
+        backend->grid = coarse > 0 ? CONV_DECIMATED_GRID : backend->grid;
     }
     backend->device = config->context;
     enum conv_status status =
@@ -60,6 +63,12 @@ static size_t cpu_scratch_bytes(const struct conv_backend *backend, int width, i
         most = bytes > most ? bytes : most;
     }
     return most;
+}
+
+static int cpu_reach(const struct conv_backend *backend, int *grid)
+{
+    *grid = backend->grid;
+    return backend->wraps ? -1 : backend->reach;
 }
 
 static enum conv_status cpu_devices(struct conv_device_info *info, int room, int *count,
@@ -105,6 +114,7 @@ const struct conv_device_ops conv_device_cpu = {
     .variant = cpu_variant,
     .table_bytes = cpu_table_bytes,
     .scratch_bytes = cpu_scratch_bytes,
+    .reach = cpu_reach,
     .stream_open = conv_cpu_stream_open,
     .stream_close = conv_cpu_stream_close,
     .stream_run = conv_cpu_stream_run,

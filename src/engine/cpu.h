@@ -13,6 +13,7 @@ struct conv_backend {
     bool floats;
     bool wraps; // the last rows reach the first ones
     int reach;  // rows above and below that the chain reads for a row
+    int grid;   // rows: where a large Gaussian has the same coarse samples in a part of an image
     int op_count;
     struct conv_chain_op chain[];
 };

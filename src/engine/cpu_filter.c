@@ -475,9 +475,8 @@ static struct band find_band(const struct conv_backend *filter, int height, int 
 {
     struct band band = {.first = index * rows};
     band.last = height - band.first > rows ? band.first + rows : height;
-    // Where a large Gaussian has the same coarse samples in the part as in the image.
     int top = band.first - filter->reach;
-    band.top = top > 0 ? top - top % CONV_DECIMATED_GRID : 0;
+    band.top = top > 0 ? top - top % filter->grid : 0;
     band.bottom = height - band.last > filter->reach ? band.last + filter->reach : height;
     return band;
 }

@@ -233,6 +233,10 @@ struct conv_device_ops {
     // Bytes of host memory that filtering an image of that width takes besides its staging memory.
     // NULL on an async backend.
     size_t (*scratch_bytes)(const struct conv_backend *backend, int width, int depth);
+    // Rows above and below a row that the chain reads for it; -1: the last rows reach the first
+    // ones. In a part of an image, rows that are so far from where it was cut have the results of
+    // the whole image, if the part begins at a multiple of *grid. NULL on an async backend.
+    int (*reach)(const struct conv_backend *backend, int *grid);
 
     // NULL on a backend without coders. takes_stream: true if that coder can decode an image with
     // such a header from a stream (conv_format_device) of at most `most_bytes`. encoded_bytes: of

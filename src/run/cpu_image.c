@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/parallel.h"
 #include "run/budget.h"
@@ -12,24 +14,69 @@
 
 // The part of the run's memory that an image holds.
 struct hold {
-    struct conv_slot *slot;
-    size_t reserved; // bytes in the budget; 0 where the run's memory is not limited
+    struct conv_slot *slot;       // NULL: in bands
+    struct conv_bands_plan bands; // {0}: as a whole
+    size_t reserved;              // bytes in the budget; 0 where the run's memory is not limited
 };
 
-// One attempt: *hold has a slot if there was memory. `work` bytes are reserved unless 0.
+// One attempt; *is_held: there was memory. `work` bytes are reserved unless 0.
 static enum conv_status try_hold(struct conv_scheduler *s, struct conv_job *job,
-                                 const struct conv_pool_need *need, size_t work, struct hold *hold)
-    CONV_NEEDS(s->lock)
+                                 const struct conv_pool_need *need, size_t work, struct hold *hold,
+                                 bool *is_held) CONV_NEEDS(s->lock)
 {
-    *hold = (struct hold){0};
+    *is_held = false;
+    hold->slot = NULL;
+    hold->reserved = 0;
     if (work > 0 && !conv_budget_reserve(&s->budget, work))
         return CONV_OK;
-    enum conv_status status = conv_pool_acquire(&s->pool, need, &hold->slot, &job->err);
-    if (hold->slot)
+    enum conv_status status = CONV_OK;
+    bool held = false;
+    if (hold->bands.rows == 0) {
+        status = conv_pool_acquire(&s->pool, need, &hold->slot, &job->err);
+        held = hold->slot;
+    } else if (!s->in_bands && conv_pool_reserve(&s->pool, hold->bands.bytes)) {
+        held = s->in_bands = true;
+    }
+    if (held)
         hold->reserved = work;
     else if (work > 0)
         conv_budget_unreserve(&s->budget, work);
+    *is_held = held;
     return status;
+}
+
+// Fails if the image does not fit as a whole.
+static enum conv_status check_whole(struct conv_scheduler *s, struct conv_job *job,
+                                    const struct conv_pool_need *need, size_t peak)
+    CONV_NEEDS(s->lock)
+{
+    const struct conv_division *memory = &s->config->memory;
+    struct conv_slot *slot;
+    size_t most = memory->run - memory->run / 16; // other workers keep the rest
+    if (memory->refuses_beyond && peak > most)
+        return conv_err_hint(
+            &job->err, CONV_HINT_MEM_LIMIT_TRY, 0,
+            conv_err_set(&job->err, CONV_ERR_LIMIT,
+                         "the image may need %zu MiB of memory, but only %zu MiB are left",
+                         (peak >> 20) + 1, most >> 20));
+    return conv_pool_is_too_much(&s->pool, need)
+               ? conv_pool_acquire(&s->pool, need, &slot, &job->err)
+               : CONV_OK;
+}
+
+// Plans bands for an image that failed the check. Fails as the check if that is impossible.
+static enum conv_status plan_bands(struct conv_scheduler *s, const struct conv_worker *worker,
+                                   struct conv_job *job, struct hold *hold) CONV_NEEDS(s->lock)
+{
+    const struct conv_division *memory = &s->config->memory;
+    size_t most = memory->staging < memory->total ? memory->staging : memory->total;
+    conv_bands_plan(&hold->bands, s, worker, job, most / 4 * 3);
+    if (!hold->bands.refusal)
+        return CONV_OK;
+    size_t used = strlen(job->err.text);
+    snprintf(job->err.text + used, sizeof job->err.text - used, "; not in bands of rows: %s",
+             hold->bands.refusal);
+    return CONV_ERR_LIMIT;
 }
 
 // Waits for a slot, and for its part of the run's memory where that is limited.
@@ -43,18 +90,13 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
     if (config->memory.run > 0)
         conv_budget_estimate(&memory, config, job, bytes);
     *hold = (struct hold){0};
-    size_t most = config->memory.run - config->memory.run / 16; // other workers keep the rest
-    if (config->memory.refuses_beyond && memory.peak > most)
-        return conv_err_hint(
-            &job->err, CONV_HINT_MEM_LIMIT_TRY, 0,
-            conv_err_set(&job->err, CONV_ERR_LIMIT,
-                         "the image may need %zu MiB of memory, but only %zu MiB are left",
-                         (memory.peak >> 20) + 1, most >> 20));
-    // There is no use in waiting for memory that the pool will refuse.
-    bool reserves = s->budget.total != SIZE_MAX && !conv_pool_is_too_much(&s->pool, &need);
+    if (check_whole(s, job, &need, memory.peak) && plan_bands(s, worker, job, hold))
+        return CONV_ERR_LIMIT;
+    size_t work = hold->bands.rows > 0 ? hold->bands.bytes : memory.work;
+    bool held, reserves = s->budget.total != SIZE_MAX;
     for (;;) {
-        enum conv_status status = try_hold(s, job, &need, reserves ? memory.work : 0, hold);
-        if (status || hold->slot)
+        enum conv_status status = try_hold(s, job, &need, reserves ? work : 0, hold, &held);
+        if (status || held)
             return status;
         if (!conv_worker_help(s, worker, job))
             conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
@@ -66,14 +108,19 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
 static void release_hold(struct conv_scheduler *s, const struct hold *hold) CONV_NEEDS(s->lock)
 {
     struct conv_pool_buffer shed[2];
-    int count = conv_pool_shed(&s->pool, hold->slot, shed);
+    int count = hold->slot ? conv_pool_shed(&s->pool, hold->slot, shed) : 0;
     if (count > 0) {
         conv_lock_release(&s->lock); // giving memory back takes long
         for (int i = 0; i < count; i++)
             conv_pool_free_buffer(&s->pool, &shed[i]);
         conv_lock_acquire(&s->lock);
     }
-    conv_pool_release(&s->pool, hold->slot);
+    if (hold->slot) {
+        conv_pool_release(&s->pool, hold->slot);
+    } else {
+        conv_pool_unreserve(&s->pool, hold->bands.bytes);
+        s->in_bands = false;
+    }
     if (hold->reserved > 0)
         conv_budget_unreserve(&s->budget, hold->reserved);
     pthread_cond_broadcast(&s->wake.memory); // what is free now may be enough for several
@@ -120,7 +167,8 @@ void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct
         conv_worker_take(worker, job, false);
         worker->reserved = hold.reserved;
         conv_lock_release(&s->lock);
-        status = run_stages(s, worker, job);
+        status =
+            hold.slot ? run_stages(s, worker, job) : conv_bands_run(&hold.bands, s, worker, job);
         conv_lock_acquire(&s->lock);
         release_hold(s, &hold);
     }

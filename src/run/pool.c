@@ -339,6 +339,19 @@ void conv_pool_add_metadata(struct conv_pool *pool, struct conv_slot *slot, size
     pool->reserved += bytes;
 }
 
+bool conv_pool_reserve(struct conv_pool *pool, size_t bytes)
+{
+    if (!make_room(pool, bytes))
+        return false;
+    pool->reserved += bytes;
+    return true;
+}
+
+void conv_pool_unreserve(struct conv_pool *pool, size_t bytes)
+{
+    pool->reserved -= bytes;
+}
+
 static void return_out(struct conv_pool *pool, struct conv_slot *slot)
 {
     pool->reserved -= slot->reserved_out;

@@ -114,6 +114,11 @@ enum conv_status conv_pool_acquire(struct conv_pool *pool, const struct conv_poo
 // counts as used.
 bool conv_pool_has_room_for_metadata(struct conv_pool *pool, size_t bytes);
 void conv_pool_add_metadata(struct conv_pool *pool, struct conv_slot *slot, size_t bytes);
+
+// Memory that an image takes without a slot. False if it has to wait until slots are released.
+bool conv_pool_reserve(struct conv_pool *pool, size_t bytes);
+void conv_pool_unreserve(struct conv_pool *pool, size_t bytes);
+
 // The slot is FREE again.
 void conv_pool_release(struct conv_pool *pool, struct conv_slot *slot);
 

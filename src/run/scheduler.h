@@ -77,6 +77,7 @@ struct conv_scheduler {
     struct conv_jobs jobs;
     struct conv_groups groups;
     struct conv_help *helps; // requests for help: worker.h
+    bool in_bands;           // a worker processes an image in bands; the others help it
     struct conv_pool pool;
     struct conv_decode_policy policy;
     enum conv_source_state source_state; // OVER: no more images will come

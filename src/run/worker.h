@@ -60,4 +60,23 @@ bool conv_tasks_do(struct conv_scheduler *s, struct conv_worker *worker, bool st
 void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock);
 
+// --- images that do not fit the memory: bands.c --------------------------------------------------
+// They are decoded, filtered and encoded in bands of rows, on a backend that is not async.
+
+struct conv_bands_plan {
+    const char *refusal; // why the image has to be processed as a whole; NULL: it has not
+    int rows;            // of a band, those around it not counted
+    int reach, grid;     // of conv_device_ops.reach
+    size_t bytes;        // of memory
+};
+
+// How the image is processed with at most `most` bytes, besides its file.
+void conv_bands_plan(struct conv_bands_plan *plan, const struct conv_scheduler *s,
+                     const struct conv_worker *worker, const struct conv_job *job, size_t most);
+
+// Decodes, filters and encodes the image while its output is written. The output is the one of the
+// whole image, or there is none. CONV_ERR_IO also if there are too few threads.
+enum conv_status conv_bands_run(const struct conv_bands_plan *plan, const struct conv_scheduler *s,
+                                struct conv_worker *worker, struct conv_job *job);
+
 #endif

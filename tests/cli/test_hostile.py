@@ -71,12 +71,12 @@ def test_all_of_them_at_once(box, usual):
 
 @pytest.mark.parametrize("fill_byte", (b"\0", b"\x89PNG\r\n\x1a\n"), ids=("zeros", "png"))
 def test_file_of_gigabytes(box, usual, fill_byte):
-    """Three sparse files of 3 GB: files that are not PNG are not read to their end, others are bounded by --mem-limit."""
+    """Three sparse files of 3 GB: files that are not PNG are not read to their end, others are mapped."""
     fill(box / "in", {f"{name}.png": fill_byte for name in ("bad1", "bad2", "bad3")} | {"good.png": GOOD})
     for name in ("bad1", "bad2", "bad3"):
         os.truncate(f"in/{name}.png", 600_000_000 if is_sanitized() else 3_000_000_000)  # a sanitizer marks each byte
     result = filter_folder(*(() if fill_byte == b"\0" else ("--mem-limit=512M",)), code=1)
-    cause = program.NO_IMAGE if fill_byte == b"\0" else "the file is larger than the memory limit (--mem-limit)"
+    cause = program.NO_IMAGE if fill_byte == b"\0" else "bad header: the first chunk is not IHDR"
     assert sorted(result.err.splitlines()[:-1]) == [f"conv: in/bad{i}.png: {cause}" for i in (1, 2, 3)]
     assert os.listdir("out") == ["good.png"]
     check_peak(result, usual + ROOM)
@@ -116,9 +116,9 @@ def test_mem_limit_has_the_default_that_is_stated(box):
     if height > 1 << 18:
         pytest.skip("so much memory that the image's file alone were 100 MB")
     fill(box / "in", {"a.png": GOOD, "large.png": blank(1 << 16, height, 16, png.RGBA)})
-    result = filter_folder(f"--max-pixels={1 << 40}", code=1)
+    result = filter_folder(f"--max-pixels={1 << 40}", "--border=wrap", code=1)  # not in bands
     needed, limit = map(int, re.search(r"conv: in/large\.png: the image needs (\d+)M of staging memory, "
-                                       r"and the limit is (\d+)M: use --mem-limit \1M", result.err).groups())
+                                       r"and the limit is (\d+)M; .*: use --mem-limit \1M", result.err).groups())
     assert limit == memory // 2 >> 20 and needed >= 2 * (height << 19) >> 20
     check_good("a.png")
 
