@@ -335,8 +335,8 @@ CONV_API conv_status conv_probe_image(const void *data, size_t size,
  * first that was not; `items` may then be looked at, or be NULL. Pixels only: texts, colour
  * profiles and other metadata are not read.
  *
- * conv_decode_image decodes PBM, PGM, PPM, PAM, TIFF and WebP, too. Samples of float32 stay what they are: `sample`
- * must be CONV_SAMPLE_DEFAULT, and images of their own have CONV_SAMPLE_F32.
+ * conv_decode_image decodes PBM, PGM, PPM, PAM, TIFF and WebP, too. Samples of float32 stay what
+ * they are: `sample` must be CONV_SAMPLE_DEFAULT, and images of their own have CONV_SAMPLE_F32.
  *
  * JPEG: Huffman and arithmetic coding, sequential and progressive, 8 bits, gray and colour; samples
  * are those of libjpeg-turbo's default settings. CMYK, 12 bits and damaged files are refused.
