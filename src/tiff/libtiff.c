@@ -8,7 +8,8 @@
 
 #include <tiffio.h>
 
-static void keep_message(struct conv_libtiff *tiff, const char *format, va_list arguments)
+__attribute__((format(printf, 2, 0))) static void
+keep_message(struct conv_libtiff *tiff, const char *format, va_list arguments)
 {
     if (tiff->failed)
         return;
@@ -19,8 +20,8 @@ static void keep_message(struct conv_libtiff *tiff, const char *format, va_list 
                              (strstr(format, "ut of memory") || strstr(format, "No space"));
 }
 
-static int on_error(TIFF *tif, void *user, const char *module, const char *format,
-                    va_list arguments)
+__attribute__((format(printf, 4, 0))) static int on_error(TIFF *tif, void *user, const char *module,
+                                                          const char *format, va_list arguments)
 {
     (void)tif;
     (void)module;
@@ -30,8 +31,8 @@ static int on_error(TIFF *tif, void *user, const char *module, const char *forma
 
 // In a directory libtiff warns of unknown tags and others that it ignores; what it assumes instead
 // of what is there, or missing, is damage. While it decodes, all but one warning are of damage.
-static int on_warning(TIFF *tif, void *user, const char *module, const char *format,
-                      va_list arguments)
+__attribute__((format(printf, 4, 0))) static int
+on_warning(TIFF *tif, void *user, const char *module, const char *format, va_list arguments)
 {
     static const char *const damage[] = {"Bogus", "Wrong", "missing", "ssum"};
     struct conv_libtiff *tiff = user;
