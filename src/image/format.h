@@ -231,6 +231,8 @@ struct conv_encoded {
     // none. After a failure the file is incomplete. NULL: these parts are the file.
     enum conv_status (*next)(struct conv_encoded *file, struct conv_err *err);
     void *context;
+    const uint8_t *head; // with such parts: replaces the first head_size bytes of the file, or none
+    size_t head_size;
 };
 
 // Why a library that ends its work by a long jump has given up. Starts as {0}.

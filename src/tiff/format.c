@@ -17,10 +17,11 @@
 
 struct conv_codec {
     struct conv_codec_config config;
-    struct conv_buffer band; // rows as they are in the file, or to be written
-    struct conv_buffer row;  // planes of a row
-    struct conv_buffer file; // strips, then the directory
-    size_t strips;           // bytes of `file`
+    struct conv_buffer band;    // rows as they are in the file, or to be written
+    struct conv_buffer row;     // planes of a row
+    struct conv_buffer file;    // strips, then the directory
+    size_t strips;              // bytes of `file`
+    struct conv_libtiff writer; // of a file, open between its first and its last rows
     uint8_t head[CONV_TIFF_HEADER];
 };
 
@@ -150,11 +151,11 @@ static void set_tags(TIFF *tif, const struct directory *directory, bool alpha)
 }
 
 static bool write_strips(struct conv_codec *codec, struct conv_libtiff *tiff,
-                         const struct conv_image *src)
+                         const struct conv_image *src, int from, int to)
 {
     int rows = strip_rows(src);
-    for (int y = 0; y < src->height; y += rows) {
-        int count = src->height - y < rows ? src->height - y : rows;
+    for (int y = from; y < to; y += rows) {
+        int count = to - y < rows ? to - y : rows;
         tiff->fault.cancelled = conv_cancel_is_asked(codec->config.stop);
         if (tiff->fault.cancelled)
             return false;
@@ -195,25 +196,75 @@ static bool end_file(struct conv_codec *codec, struct conv_libtiff *tiff,
         (struct conv_tiff_entry){TIFFTAG_STRIPOFFSETS, CONV_TIFF_LONG, strips, offsets};
     directory->entry[directory->count++] =
         (struct conv_tiff_entry){TIFFTAG_STRIPBYTECOUNTS, CONV_TIFF_LONG, strips, sizes};
-    if (file->size % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
+    if ((tiff->start + file->size) % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
         return false;
     size_t at = tiff->start + file->size;
     conv_tiff_write_header(codec->head, at, metadata);
     return conv_tiff_write_directory(&codec->row, at, directory->entry, directory->count, metadata);
 }
 
-static enum conv_status encode_open(struct conv_codec *codec, struct conv_libtiff *tiff,
-                                    const struct conv_image *src, int compression,
-                                    const struct conv_metadata *metadata, struct conv_err *err)
+static enum conv_status write_rows(struct conv_codec *codec, const struct conv_image *src,
+                                   int compression, const struct conv_metadata *metadata, int from,
+                                   int to, struct conv_err *err)
 {
+    struct conv_libtiff *tiff = &codec->writer;
     struct directory directory;
     describe(&directory, src, compression);
-    if (!tiff->failed)
+    if (!tiff->failed && from == 0)
         set_tags(tiff->tif, &directory, src->channels % 2 == 0);
-    if (tiff->failed || !write_strips(codec, tiff, src))
+    if (tiff->failed || !write_strips(codec, tiff, src, from, to))
         return conv_format_write_failure(&tiff->fault, err);
-    if (!end_file(codec, tiff, src, &directory, metadata))
+    if (to == src->height && !end_file(codec, tiff, src, &directory, metadata))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return CONV_OK;
+}
+
+static enum conv_status encode_band(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_metadata *metadata, int from, int to,
+                                    struct conv_encoded *file, struct conv_err *err)
+{
+    bool carried = metadata && metadata->size > 0, last = to == src->height;
+    int compression = choose_compression(metadata);
+    size_t strip = row_bytes(src) * (size_t)strip_rows(src);
+    size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
+    struct conv_libtiff *tiff = &codec->writer;
+    if (!conv_buffer_reserve(&codec->band, strip))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (from == 0) {
+        conv_libtiff_close(tiff); // of an image that failed
+        *tiff = (struct conv_libtiff){
+            .file = &codec->file, .start = front, .most = most_bytes(src, compression)};
+        codec->file.size = 0;
+        conv_libtiff_open(tiff, carried && metadata->data[0] == 'M' ? "wb" : "wl",
+                          4 * strip + CONV_LIBTIFF_MOST_STATE + (size_t)strip_count(src) * 16);
+    } else { // the strips so far have been taken
+        tiff->start += codec->file.size;
+        codec->file.size = 0;
+    }
+    codec->row.size = 0;
+    enum conv_status status =
+        write_rows(codec, src, compression, carried ? metadata : NULL, from, to, err);
+    if (status || last)
+        conv_libtiff_close(tiff);
+    if (status)
+        return status;
+    // The header states where the directory is, so the last part replaces it.
+    struct conv_encoded made = {.size = codec->file.size + codec->row.size};
+    made.part[2].data = codec->file.data;
+    made.part[2].size = codec->file.size;
+    made.part[3].data = codec->row.data;
+    made.part[3].size = codec->row.size;
+    if (from == 0) {
+        made.part[0].data = codec->head;
+        made.part[0].size = CONV_TIFF_HEADER;
+        made.part[1].data = carried ? metadata->data + CONV_TIFF_HEADER : NULL;
+        made.part[1].size = front - CONV_TIFF_HEADER;
+        made.size += front;
+    } else if (last) {
+        made.head = codec->head;
+        made.head_size = CONV_TIFF_HEADER;
+    }
+    *file = made;
     return CONV_OK;
 }
 
@@ -221,30 +272,23 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                const struct conv_metadata *metadata, struct conv_encoded *file,
                                struct conv_err *err)
 {
-    bool carried = metadata && metadata->size > 0;
-    int compression = choose_compression(metadata);
-    size_t strip = row_bytes(src) * (size_t)strip_rows(src);
-    size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
-    struct conv_libtiff tiff = {
-        .file = &codec->file, .start = front, .most = most_bytes(src, compression)};
-    codec->file.size = 0;
-    if (!conv_buffer_reserve(&codec->band, strip))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_libtiff_open(&tiff, carried && metadata->data[0] == 'M' ? "wb" : "wl",
-                      4 * strip + CONV_LIBTIFF_MOST_STATE + (size_t)strip_count(src) * 16);
-    enum conv_status status =
-        encode_open(codec, &tiff, src, compression, carried ? metadata : NULL, err);
-    conv_libtiff_close(&tiff);
-    if (status)
-        return status;
-    *file = (struct conv_encoded){
-        .part = {{codec->head, CONV_TIFF_HEADER},
-                 {carried ? metadata->data + CONV_TIFF_HEADER : NULL, front - CONV_TIFF_HEADER},
-                 {codec->file.data, codec->file.size},
-                 {codec->row.data, codec->row.size}},
-        .size = front + codec->file.size + codec->row.size,
-    };
-    return CONV_OK;
+    return encode_band(codec, src, metadata, 0, src->height, file, err);
+}
+
+static void decodes_bands(struct conv_image_header *header, size_t size, struct conv_bands *bands)
+{
+    *bands = (struct conv_bands){.bytes = conv_tiff_decode_bytes(header, size)};
+}
+
+static void encodes_bands(const struct conv_codec *codec, const struct conv_image *shape,
+                          const struct conv_metadata *metadata, int rows, struct conv_bands *bands)
+{
+    struct conv_image part = *shape;
+    part.height = rows;
+    *bands = (struct conv_bands){.unit = strip_rows(shape)};
+    if (rows > 0)
+        bands->bytes =
+            encode_bytes(&codec->config, &part, metadata) + (size_t)strip_count(shape) * 48;
 }
 
 // Of several directories, those after the first one that are neither a smaller image of the same
@@ -296,6 +340,7 @@ static void close_codec(struct conv_codec *codec)
 {
     if (!codec)
         return;
+    conv_libtiff_close(&codec->writer);
     conv_buffer_free(&codec->band);
     conv_buffer_free(&codec->row);
     conv_buffer_free(&codec->file);
@@ -305,6 +350,7 @@ static void close_codec(struct conv_codec *codec)
 static void trim(struct conv_codec *codec)
 {
     size_t most = codec->config.keep ? codec->config.keep : SIZE_MAX;
+    conv_libtiff_close(&codec->writer); // of an image that failed
     conv_buffer_trim(&codec->band, most);
     conv_buffer_trim(&codec->row, most);
     conv_buffer_trim(&codec->file, most);
@@ -334,4 +380,7 @@ const struct conv_format conv_tiff_format = {
     .decode = decode,
     .decode_rows = decode_rows,
     .encode = encode,
+    .decodes_bands = decodes_bands,
+    .encodes_bands = encodes_bands,
+    .encode_band = encode_band,
 };

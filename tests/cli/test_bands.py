@@ -11,7 +11,7 @@ import pytest
 
 import jpeg
 import program
-from program import HAS_JPEG, is_sanitized, measure, run
+from program import HAS_JPEG, HAS_TIFF, is_sanitized, measure, run
 
 WIDTH, HEIGHT = 1401, 3003  # RGB: 12.6 MB; the PNG encoder has no bands below 8 MiB
 LIMIT = "--mem-limit=23M"   # the whole image takes 25
@@ -88,6 +88,14 @@ def test_chunks_of_all_sizes(box):
 def test_jpeg(box, args):
     (box / "a.jpg").write_bytes(jpeg.make(samples(401, 2903)))
     same(box, "a.jpg", *args, limit="--mem-limit=6M")
+
+
+@pytest.mark.skipif(not HAS_TIFF, reason="built without libtiff")
+def test_tiff(box):
+    """The header is that of the whole file: it states where the directory behind all strips is."""
+    write(box / "a.png", (801, 2903))
+    run("identity", "a.png", "a.tif")
+    same(box, "a.tif", "gaussian:3", limit="--mem-limit=13M")
 
 
 @NEEDS_JPEG

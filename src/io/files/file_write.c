@@ -54,13 +54,22 @@ static int write_parts(int fd, const struct conv_encoded *encoded)
     return 0;
 }
 
+static int write_head(int fd, const struct conv_encoded *file)
+{
+    ssize_t written;
+    do
+        written = pwrite(fd, file->head, file->head_size, 0);
+    while (written < 0 && errno == EINTR);
+    return written == (ssize_t)file->head_size ? 0 : -1;
+}
+
 // All parts, also those that are made meanwhile. *size: of what was written.
 static enum conv_status write_content(const struct conv_file_write *write, int fd, size_t *size,
                                       struct conv_err *err)
 {
     struct conv_encoded file = *write->encoded;
     for (*size = 0;;) {
-        if (write_parts(fd, &file) != 0)
+        if (write_parts(fd, &file) != 0 || (file.head_size > 0 && write_head(fd, &file) != 0))
             return conv_err_errno(err, errno, "cannot write %s", write->path);
         *size += file.size;
         enum conv_status status = file.next ? file.next(&file, err) : CONV_OK;
