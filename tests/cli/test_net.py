@@ -101,7 +101,8 @@ def test_an_interrupted_replacement_can_be_continued(box, monkeypatch):
     with open("list", "w") as file:
         file.write("".join(f"{i}.png\n" for i in range(1, 6)))
         file.flush()
-        program.until(lambda: (box / "in" / "5.png").read_bytes() != made["5.png"].data, process)
+        done = lambda i: (box / "in" / f"{i}.png").read_bytes() != made[f"{i}.png"].data
+        program.until(lambda: all(map(done, range(1, 6))), process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=program.TIMEOUT)
     journal, = state()
