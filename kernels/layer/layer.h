@@ -177,7 +177,7 @@ struct conv_layer_plan {
     size_t scratch;       // bytes that each run of at most `shape.images` images needs
     // The variant's own small constants.
     __attribute__((aligned(16))) unsigned char constants[256];
-    char tile[16]; // what is computed at a time, for benchmarks; "": nothing to say
+    char tile[24]; // what is computed at a time, for benchmarks; "": nothing to say
 };
 
 // What a variant does besides groups = 1, equal strides and adjacent taps of float32 without pads.
