@@ -50,10 +50,10 @@ def test_spellings_of_types(name):
 @pytest.mark.parametrize("dtype", (float, int, None, "float64", ">f4", ">u2", np.int8, "bool", [("a", "f4")], "x", 3, object(), "\udcff"))
 def test_other_types(dtype):
     file = conv.encode_png(IMAGE)
-    calls = [lambda: conv.layer(X, WEIGHTS, dtype=dtype), lambda: conv.Layer(WEIGHTS, output=dtype),
+    calls = [lambda: conv.Layer(WEIGHTS, output=dtype),
              lambda: conv.Layer(WEIGHTS, input=dtype), lambda: conv.Filter("blur").kernels(dtype=dtype)]
-    if dtype is not None:
-        calls += [lambda: conv.filter(IMAGE, "blur", dtype=dtype), lambda: conv.decode_png(file, dtype=dtype)]
+    if dtype is not None:  # None: the type that follows from the argument
+        calls += [lambda: conv.layer(X, WEIGHTS, dtype=dtype), lambda: conv.filter(IMAGE, "blur", dtype=dtype), lambda: conv.decode_png(file, dtype=dtype)]
     for call in calls:
         with pytest.raises(ValueError, match="must be"):
             call()

@@ -79,13 +79,13 @@ def test_float32_results(noise):
 def test_float32_samples(rng):
     """The sums themselves: tests/unit/test_api_floats.c."""
     image = rng.standard_normal((2, 31, 18, 3), dtype=np.float32)
-    result = conv.filter(image, "emboss,gaussian:6", bias=0.5)
+    result = conv.filter(image, "emboss,gaussian:2", bias=0.5)
     assert result.dtype == np.float32 and result.shape == image.shape
-    assert np.array_equal(conv.filter(image, "emboss,gaussian:6", bias=0.5, dtype="float32"), result)
+    assert np.array_equal(conv.filter(image, "emboss,gaussian:2", bias=0.5, dtype="float32"), result)
     identity = conv.filter(image, [[0, 0, 0], [0, 1, 0], [0, 0, 0]], bias=0.5)
     assert np.array_equal(identity, image + np.float32(0.5))
     out = image.copy()
-    assert conv.filter(out, "emboss,gaussian:6", bias=0.5, out=out) is out and np.array_equal(out, result)
+    assert conv.filter(out, "emboss,gaussian:2", bias=0.5, out=out) is out and np.array_equal(out, result)
 
 
 @every_shape
