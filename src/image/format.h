@@ -307,7 +307,7 @@ struct conv_file_room {
 // Some rows of a large image at a time, where there is no memory for all (conv_format.bands).
 struct conv_bands {
     const char *refusal; // why such images are not decoded or encoded so; NULL: they are
-    int unit;            // encoding: each call but the last takes a multiple of so many rows
+    int unit;            // encoding: each call but the last takes a multiple of this, in rows
     size_t bytes;        // of memory, at most, besides the rows and the file that is decoded
 };
 

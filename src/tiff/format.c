@@ -20,7 +20,6 @@ struct conv_codec {
     struct conv_buffer band;    // rows as they are in the file, or to be written
     struct conv_buffer row;     // planes of a row
     struct conv_buffer file;    // strips, then the directory
-    size_t strips;              // bytes of `file`
     struct conv_libtiff writer; // of a file, open between its first and its last rows
     uint8_t head[CONV_TIFF_HEADER];
 };

@@ -92,7 +92,7 @@ def test_jpeg(box, args):
 
 @pytest.mark.skipif(not HAS_TIFF, reason="built without libtiff")
 def test_tiff(box):
-    """The header is that of the whole file: it states where the directory behind all strips is."""
+    """The header is that of the whole file: it states where the directory after all strips is."""
     write(box / "a.png", (801, 2903))
     run("identity", "a.png", "a.tif")
     same(box, "a.tif", "gaussian:3", limit="--mem-limit=13M")
@@ -104,7 +104,7 @@ def test_other_jpegs(box):
     same(box, "a.jpg", "gaussian:3", limit="--mem-limit=1500K")
     (box / "p.jpg").write_bytes(jpeg.make(samples(401, 1903), progressive=1))
     assert "in bands of rows: a progressive JPEG" in run("emboss", "--mem-limit=4M", "p.jpg", "o.jpg", code=1).err
-    # Cut off behind the last row of blocks: nothing is left, and the other image is done.
+    # Cut off after the last row of blocks: nothing is left, and the other image is done.
     (box / "in").mkdir()
     good = jpeg.make(samples(401, 1903))
     for name, data in (("bad.jpg", good[:-9]), ("good.jpg", good)):

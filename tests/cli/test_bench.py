@@ -256,7 +256,7 @@ def test_layers_json_and_page(box):
 
 
 def test_layers_with_padding_strides_and_groups(box):
-    """The reference's results are compared with sums in float64, which once left out the padding."""
+    """The reference's results are compared with sums in float64, which once ignored the padding."""
     table = json.loads(run("bench", "layers", "--device", "cpu", "--variant", "auto", "--precision", "exact", "--json",
                            "--shape", "2x4x9x8", "--maps", "6", "--kernel", "3x2", "--stride", "2x1", "--padding", "1:2x1",
                            "--dilation", "1x2", "--groups", "2").out)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not program.HAS_WEBP, reason="built without libw
 RNG = np.random.default_rng(3)
 
 
-def picture(channels, height=37, width=61):
+def samples_of(channels, height=37, width=61):
     y, x = np.mgrid[0:height, 0:width]
     planes = [(x * (c + 2) + y * (5 - c)) % 256 for c in range(channels)]
     return (np.dstack(planes) ^ RNG.integers(0, 8, (height, width, channels))).astype(np.uint8)
@@ -77,7 +77,7 @@ def names(data):
 @pytest.mark.parametrize("channels", (3, 4))
 def test_lossless(box, channels):
     """Colours under transparent pixels stay, too."""
-    pixels = picture(channels)
+    pixels = samples_of(channels)
     write("a.webp", make(pixels))
     run("identity", "--alpha=keep", "a.webp", "a.png")
     run("identity", "--alpha=keep", "a.webp", "b.webp")
@@ -94,7 +94,7 @@ def test_lossless(box, channels):
 
 
 def test_other_kinds(box):
-    gray, deep = picture(1), picture(3).astype(int) * 257 + RNG.integers(-100, 101, (37, 61, 3))
+    gray, deep = samples_of(1), samples_of(3).astype(int) * 257 + RNG.integers(-100, 101, (37, 61, 3))
     deep = deep.clip(0, 65535)
     write("gray.png", as_png(gray))
     write("deep.png", as_png(deep, 16))
@@ -108,7 +108,7 @@ def test_other_kinds(box):
 
 def test_lossy(box):
     """A quality, or an input that has lost detail, makes lossy files; their alpha stays exact."""
-    pixels = cv2.GaussianBlur(picture(4), (0, 0), 3)
+    pixels = cv2.GaussianBlur(samples_of(4), (0, 0), 3)
     write("a.png", as_png(pixels))
     write("b.webp", make(pixels[:, :, :3], 80))
     run("identity", "--alpha=keep", "-Q90", "a.png", "a.webp")
@@ -127,7 +127,7 @@ def test_lossy(box):
 
 
 def test_folders_archives_and_pipes(box):
-    pixels = picture(3)
+    pixels = samples_of(3)
     write("in/a.webp", make(pixels))
     write("in/b.png", as_png(pixels))
     run("emboss", "in", "out")
@@ -149,7 +149,7 @@ XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.or
 
 def test_metadata(box):
     """Colour profile, Exif without its thumbnail, and XMP, in lossless and lossy files, and through PNG."""
-    pixels = picture(3)
+    pixels = samples_of(3)
     exif, profile = jpeg.exif(6, thumbnail=make(pixels)), jpeg.profile(size=301)
     for quality in (101, 80):
         image = chunks(make(pixels, quality))[-1]
@@ -174,7 +174,7 @@ def test_metadata(box):
 
 
 def test_animations(box):
-    first, second = picture(3), picture(3)
+    first, second = samples_of(3), samples_of(3)
     frames = [bytes(6) + struct.pack("<I", 60)[:3] + struct.pack("<I", 36)[:3] + bytes(4) + chunk(*chunks(make(p))[-1]) for p in (first, second)]
     data = riff(extended(2, 61, 37), (b"ANIM", bytes(6)), *((b"ANMF", frame) for frame in frames))
     write("a.webp", data)
@@ -187,7 +187,7 @@ def test_animations(box):
 
 def test_damaged_files_are_refused(box):
     for quality in (101, 80):
-        good = make(picture(3), quality)
+        good = make(samples_of(3), quality)
         bad = {
             "short": good[:8], "head": good[:20], "half": good[:len(good) // 2], "last": good[:-2],
             "cut": good[:4] + struct.pack("<I", len(good) // 2 - 8) + good[8:len(good) // 2],
@@ -212,5 +212,5 @@ def test_damaged_files_are_refused(box):
     (("--progressive", "a.png", "b.webp"), "the output b.webp and --progressive cannot be combined: it is for JPEG"),
     (("--output-type=u16", "a.png", "b.webp"), "WebP has 8 bits per sample")))
 def test_options_of_other_formats(box, typed, words):
-    write("a.png", as_png(picture(3)))
+    write("a.png", as_png(samples_of(3)))
     assert words in run("identity", *typed, code=2).err

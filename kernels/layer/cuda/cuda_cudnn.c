@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The functions and numbers of cuDNN's backend interface that are used here, from NVIDIA's
-// documentation; they are the same in all versions 9.
+// documentation; they are the same in every version 9.x.
 #include "kernels/layer/cuda/cuda_cudnn.h"
 
 #include <dlfcn.h>

@@ -99,13 +99,9 @@ template <int K, int S, int C>
 __device__ inline void depthwise_add(float (&sum)[C][WINDOW_ROWS], const float *in, int pitch,
                                      const float4 *weights)
 {
-    const int FLOATS = (K * K + 3) / 4 * 4, X = (C - 1) * S + K;
-    float w[FLOATS];
-#pragma unroll
-    for (int i = 0; i < FLOATS; i += 4) {
-        float4 quad = __ldg(weights + i / 4);
-        w[i] = quad.x, w[i + 1] = quad.y, w[i + 2] = quad.z, w[i + 3] = quad.w;
-    }
+    const int X = (C - 1) * S + K;
+    float w[(K * K + 3) / 4 * 4];
+    window_weights(w, weights);
 #pragma unroll
     for (int r = 0; r < (WINDOW_ROWS - 1) * S + K; r++, in += pitch) {
         float x[X];

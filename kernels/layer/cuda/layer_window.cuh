@@ -152,19 +152,24 @@ __device__ inline window_memory window_memory_of(const window_launch &p, float4 
     return memory;
 }
 
+template <int FLOATS>
+__device__ inline void window_weights(float (&w)[FLOATS], const float4 *weights)
+{
+#pragma unroll
+    for (int i = 0; i < FLOATS; i += 4) {
+        float4 quad = __ldg(weights + i / 4);
+        w[i] = quad.x, w[i + 1] = quad.y, w[i + 2] = quad.z, w[i + 3] = quad.w;
+    }
+}
+
 // Adds a channel, whose samples begin at `in`. Rows from top to bottom: each is the sample of
 // another kernel row to each output.
 template <int K, int S, int MT>
 __device__ inline void window_add(float (&sum)[MT][1][WINDOW_ROWS], const float *in, int pitch,
                                   const float4 *weights)
 {
-    const int FLOATS = (K * K * MT + 3) / 4 * 4;
-    float w[FLOATS];
-#pragma unroll
-    for (int i = 0; i < FLOATS; i += 4) {
-        float4 quad = __ldg(weights + i / 4);
-        w[i] = quad.x, w[i + 1] = quad.y, w[i + 2] = quad.z, w[i + 3] = quad.w;
-    }
+    float w[(K * K * MT + 3) / 4 * 4];
+    window_weights(w, weights);
 #pragma unroll
     for (int r = 0; r < (WINDOW_ROWS - 1) * S + K; r++, in += pitch) {
         float x[K];

@@ -17,7 +17,7 @@
 #define MOST_STEP CONV_DECIMATED_MAX_STEP
 #define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
 #define FRACTION 24       // bits after the point of a blurred sample's sum, of integers
-#define CHUNK FILTER_ROWS // cells that a thread weights at a time
+#define CHUNK FILTER_ROWS // cells that a thread multiplies at a time
 #define LINE_CELLS (2 * MOST_RADIUS + 2 + 3 * FILTER_ROWS) // a multiple of 4
 
 struct decimated_filter {
@@ -41,9 +41,9 @@ template <typename Sample> struct samples_of;
 template <> struct samples_of<uint8_t> {
     typedef uint32_t sum_type; // over rows
     typedef uint16_t cell_type;
-    static constexpr int COARSE = 24;   // bits less of a coarse sample than of its sum: 8 are added
-    static constexpr int FILTERED = 36; // the same of a filtered sample: 4 more than a source's
-    static constexpr int ONE = 12;      // bits after the point that sharpening works with
+    static constexpr int COARSE = 24;   // bits that a sum loses to be a coarse sample of 16 bits
+    static constexpr int FILTERED = 36; // the same for a filtered sample of 12 bits
+    static constexpr int ONE = 12;      // bits after the point in the arithmetic of sharpening
     static constexpr int MAX = 255;
 };
 template <> struct samples_of<uint16_t> {

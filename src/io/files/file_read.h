@@ -18,8 +18,9 @@ struct conv_file {
 
 struct conv_file_read {
     size_t limit; // bytes; larger files are refused
-    // Files of at least so many bytes are mapped instead, whatever the limit, if they have a path;
-    // 0: none. The input stays open. A file that becomes shorter then ends the process by SIGBUS.
+    // Files of at least this many bytes are mapped instead, whatever the limit, if they have a
+    // path; 0: none. The input stays open. A file that becomes shorter then ends the process by
+    // SIGBUS.
     size_t map_from;
     atomic_int *stop;               // non-zero: reading is cancelled; may be NULL
     struct conv_parallel *parallel; // threads that may help with a large file; may be NULL

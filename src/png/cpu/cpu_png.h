@@ -109,7 +109,7 @@ enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buf
 // conv_encode_image makes; above, the choice that it makes by samples of the whole image, and of
 // flat images only, is not made.
 
-// Each call but the last takes a multiple of so many rows; 0: such an image is not encoded so.
+// Each call but the last takes a multiple of this number of rows; 0: the image has no bands.
 int conv_encode_some_rows(const struct conv_encoder *encoder, const struct conv_image *shape);
 
 // Bytes of memory for up to `rows` rows at a time on one thread, at most.
