@@ -70,15 +70,12 @@ static struct row *add_row(struct bench *bench, enum kind kind, const char *name
 
 static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
 {
-    int count;
-    const struct conv_competitor *const *competitors = conv_competitors(&count);
     struct row *row = add_row(bench, DECODE_CONV, "conv");
     struct conv_codec_config config = {.level = -1};
     enum conv_status status = conv_png_format.open(&row->codec, &config, err);
     add_row(bench, DECODE_LIBPNG, "libpng");
-    for (int i = 0; i < count; i++)
-        if (competitors[i]->decode)
-            add_row(bench, DECODE_COMPETITOR, competitors[i]->name)->competitor = competitors[i];
+    for (const struct conv_competitor *other = conv_competitors; other->name; other++)
+        add_row(bench, DECODE_COMPETITOR, other->name)->competitor = other;
     for (size_t i = 0; i < sizeof encoders / sizeof encoders[0] && !status; i++) {
         config.level = encoders[i].level;
         bool base = config.level == 1 && strcmp(encoders[i].name, "libpng") == 0;

@@ -1,91 +1,107 @@
 // SPDX-License-Identifier: MIT
-// The list of other libraries, and those that decode PNG: the one file that includes stb_image and
-// libspng. `static` keeps stb's names out of the program.
+// Other ways to decode PNG: what programs make of a library that inflates (libdeflate, igzip) and
+// the reversal of filters, here conv's.
 #include "bench/bench_competitor.h"
 
-#include <limits.h>
-#include <stdlib.h>
+#include <libdeflate.h>
 #include <string.h>
 
+#include "base/features.h"
+#include "png/chunk.h"
 #include "png/cpu/interleave.h"
+#include "png/cpu/unfilter.h"
 
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_ONLY_PNG
-#define STBI_NO_STDIO
-// Without a matching pop: the compiler reports unused functions at the end of the file.
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include <stb_image.h>
-
-#if CONV_HAVE_SPNG
-#include <spng.h>
+#if CONV_HAVE_ISAL
+#include <isa-l/igzip_lib.h>
 #endif
 
-// stb allocates the pixels itself: its buffer replaces the previous one.
-static enum conv_status decode_stb(struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                                   const struct conv_image_header *header, struct conv_err *err)
+// The streams of all IDAT chunks, one after the other in `to`; their bytes.
+static size_t join_streams(uint8_t *to, const uint8_t *data, size_t size)
 {
-    int width, height, channels;
-    if (header->shape.depth != 8 || size > INT_MAX)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "measured with 8 bits only");
-    uint8_t *made =
-        stbi_load_from_memory(data, (int)size, &width, &height, &channels, header->shape.channels);
-    if (!made)
-        return conv_err_set(err, CONV_ERR_FORMAT, "%s", stbi_failure_reason());
-    conv_buffer_free(pixels);
-    pixels->data = made;
-    pixels->size = pixels->capacity =
-        conv_interleave_bytes(&header->shape) * (size_t)header->shape.height;
-    return CONV_OK;
+    struct conv_chunk chunk;
+    size_t at = CONV_PNG_SIGNATURE_SIZE, bytes = 0;
+    while (conv_chunk_next(&chunk, data, size, &at)) {
+        if (chunk.type != CONV_CHUNK_IDAT)
+            continue;
+        memcpy(to + bytes, chunk.data, chunk.length);
+        bytes += chunk.length;
+    }
+    return bytes;
 }
 
-static const struct conv_competitor competitor_stb = {
-    .name = "stb",
-    .summary = "stb_image",
-    .decode = decode_stb,
-};
-
-#if CONV_HAVE_SPNG
-static enum conv_status decode_spng(struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header, struct conv_err *err)
+static bool reverse_filters(uint8_t *dst, const uint8_t *rows, size_t row, int height, int pixel)
 {
-    static const int formats[] = {0, SPNG_FMT_G8, SPNG_FMT_GA8, SPNG_FMT_RGB8, SPNG_FMT_RGBA8};
+    const struct conv_unfilter *unfilter = conv_unfilter_choose(conv_cpu_features());
+    const uint8_t *above = dst + row * (size_t)height + CONV_UNFILTER_SLACK; // zeros
+    for (int y = 0; y < height; y++, rows += row + 1, above = dst, dst += row) {
+        if (rows[0] >= CONV_UNFILTER_COUNT)
+            return false;
+        unfilter->reverse[conv_unfilter_index(pixel)][rows[0]](dst, rows + 1, above, row);
+    }
+    return true;
+}
+
+// `inflate` makes `room` bytes of a zlib stream.
+static enum conv_status decode_by(bool (*inflate)(uint8_t *dst, size_t room, const uint8_t *src,
+                                                  size_t size),
+                                  struct conv_buffer *pixels, const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header, struct conv_err *err)
+{
     const struct conv_image *shape = &header->shape;
-    if (shape->depth != 8 || (shape->channels <= 2 && header->png.color_type != 0))
+    size_t row = conv_interleave_bytes(shape), height = (size_t)shape->height;
+    size_t start = row * height + 2 * CONV_UNFILTER_SLACK + row, filtered = (row + 1) * height;
+    if (header->png.bit_depth != 8 || header->png.interlaced || header->png.transparency ||
+        header->png.color_type == CONV_COLOR_PALETTE)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "not measured for this kind of image");
-    pixels->size = conv_interleave_bytes(shape) * (size_t)header->shape.height;
-    if (!conv_buffer_reserve(pixels, pixels->size))
+    if (!conv_buffer_reserve(pixels, start + filtered + CONV_UNFILTER_SLACK + size))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    spng_ctx *spng = spng_ctx_new(0);
-    if (!spng)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    int failed = spng_set_png_buffer(spng, data, size);
-    if (!failed)
-        failed = spng_decode_image(spng, pixels->data, pixels->size, formats[shape->channels],
-                                   header->png.transparency ? SPNG_DECODE_TRNS : 0);
-    spng_ctx_free(spng);
-    return failed ? conv_err_set(err, CONV_ERR_FORMAT, "%s", spng_strerror(failed)) : CONV_OK;
+    uint8_t *rows = pixels->data + start, *stream = rows + filtered + CONV_UNFILTER_SLACK;
+    memset(rows - row - CONV_UNFILTER_SLACK, 0, row + CONV_UNFILTER_SLACK);
+    return inflate(rows, filtered, stream, join_streams(stream, data, size)) &&
+                   reverse_filters(pixels->data, rows, row, shape->height, shape->channels)
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_FORMAT, "not decoded");
 }
 
-static const struct conv_competitor competitor_spng = {
-    .name = "libspng",
-    .summary = "libspng",
-    .decode = decode_spng,
-};
-#endif
-
-const struct conv_competitor *const *conv_competitors(int *count)
+static bool inflate_libdeflate(uint8_t *dst, size_t room, const uint8_t *src, size_t size)
 {
-    static const struct conv_competitor *const competitors[] = {
-#if CONV_HAVE_NPP
-        &conv_competitor_npp,
-        &conv_competitor_npp_passes,
-#endif
-        &competitor_stb,
-#if CONV_HAVE_SPNG
-        &competitor_spng,
-#endif
-    };
-    *count = sizeof competitors / sizeof competitors[0];
-    return competitors;
+    struct libdeflate_decompressor *inflater = libdeflate_alloc_decompressor();
+    bool done = inflater && !libdeflate_zlib_decompress(inflater, src, size, dst, room, NULL);
+    libdeflate_free_decompressor(inflater);
+    return done;
 }
+
+static enum conv_status decode_libdeflate(struct conv_buffer *pixels, const uint8_t *data,
+                                          size_t size, const struct conv_image_header *header,
+                                          struct conv_err *err)
+{
+    return decode_by(inflate_libdeflate, pixels, data, size, header, err);
+}
+
+#if CONV_HAVE_ISAL
+static bool inflate_igzip(uint8_t *dst, size_t room, const uint8_t *src, size_t size)
+{
+    struct inflate_state state;
+    isal_inflate_init(&state);
+    state.crc_flag = ISAL_ZLIB;
+    state.next_in = (uint8_t *)(uintptr_t)src;
+    state.avail_in = (uint32_t)size;
+    state.next_out = dst;
+    state.avail_out = (uint32_t)room;
+    return isal_inflate_stateless(&state) == ISAL_DECOMP_OK && state.avail_out == 0;
+}
+
+static enum conv_status decode_igzip(struct conv_buffer *pixels, const uint8_t *data, size_t size,
+                                     const struct conv_image_header *header, struct conv_err *err)
+{
+    return decode_by(inflate_igzip, pixels, data, size, header, err);
+}
+#endif
+
+const struct conv_competitor conv_competitors[] = {
+    {"libdeflate", decode_libdeflate},
+#if CONV_HAVE_ISAL
+    {"igzip", decode_igzip},
+#endif
+    {NULL, NULL},
+};

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/features.h"
 #include "bench/bench.h"
-#include "bench/bench_competitor.h"
 #include "bench/bench_kernels.h"
 #include "bench/bench_launch.h"
 #include "bench/bench_table.h"
@@ -20,7 +19,6 @@
 #define ENOUGH_NS (500000000u / CONV_BENCH_SHORTER)
 // A first run, page faults included, that takes longer than this is the only one.
 #define TOO_LONG_NS 2000000000u
-#define COMPETITOR_RUNS 7
 
 struct bench {
     const struct conv_bench_options *options;
@@ -49,9 +47,7 @@ static enum conv_status check_result(struct bench *bench, const struct conv_benc
     if (interleaved)
         conv_bench_workload_interleave(workload, bench->got, bench->wide, true);
     return conv_bench_workload_compare(workload, bench->expected, bench->got, launch->variant->name,
-                                       0, err)
-               ? CONV_ERR_DEVICE
-               : CONV_OK;
+                                       err);
 }
 
 // --- one variant ---------------------------------------------------------------------------------
@@ -198,59 +194,6 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     return status;
 }
 
-// --- other libraries -----------------------------------------------------------------------------
-
-// Its share is relative to the copy that the ladder measures.
-static void bench_competitor(struct bench *bench, const struct conv_competitor *competitor)
-{
-    uint64_t ns[COMPETITOR_RUNS];
-    double times[COMPETITOR_RUNS];
-    struct conv_err err = {0};
-    unsigned apart = 0;
-    const struct conv_bench_workload *workload = bench->workload;
-    struct conv_competitor_filter task = {
-        .filter = &bench->chain.filters[0],
-        .border = bench->chain.border,
-        .depth = workload->depth,
-        .planes = workload->planes,
-        .count = workload->plane_count,
-        .source = workload->source,
-        .result = bench->got,
-        .bytes = workload->bytes,
-        .device = bench->options->ordinal,
-    };
-    conv_bench_progress(bench->options->show_progress, competitor->name);
-    if (bench->chain.count > 1)
-        conv_err_set(&err, CONV_ERR_UNSUPPORTED, "one filter at a time");
-    else if (bench->chain.filters[0].magnitude)
-        conv_err_set(&err, CONV_ERR_UNSUPPORTED, "no gradient magnitudes");
-    else if (!competitor->filter(&task, ns, COMPETITOR_RUNS, &err)) {
-        apart = conv_bench_workload_compare(bench->workload, bench->expected, bench->got,
-                                            competitor->name, competitor->tolerance, &err);
-        if (err.status)
-            conv_err_set(&err, CONV_ERR_UNSUPPORTED, "differs by up to %u", apart);
-    }
-    if (err.status) {
-        conv_bench_table_skip(bench->table, CONV_BENCH_COMPETITOR, competitor->name,
-                              CONV_BENCH_CUDA, err.text);
-        return;
-    }
-    for (int r = 0; r < COMPETITOR_RUNS; r++)
-        times[r] = (double)ns[r];
-    conv_bench_table_add(bench->table, CONV_BENCH_COMPETITOR, competitor->name,
-                         apart ? competitor->inexact : competitor->summary, CONV_BENCH_CUDA);
-    conv_bench_table_set(bench->table, times, COMPETITOR_RUNS, &bench->amount);
-}
-
-static void bench_competitors(struct bench *bench)
-{
-    int count;
-    const struct conv_competitor *const *competitors = conv_competitors(&count);
-    for (int i = 0; i < count; i++)
-        if (competitors[i]->filter && bench->options->on_cuda && !bench->options->variant)
-            bench_competitor(bench, competitors[i]);
-}
-
 // --- all of it -----------------------------------------------------------------------------------
 
 static bool is_wanted(const struct bench *bench, const struct conv_variant *variant)
@@ -306,8 +249,6 @@ static enum conv_status bench_variants(struct bench *bench, struct conv_err *err
     for (int i = 1; i < count && !status; i++)
         if (is_wanted(bench, rows[i].variant))
             status = bench_variant(bench, rows[i].variant, rows[i].kind, rows[i].interleaved, err);
-    if (!status)
-        bench_competitors(bench);
     return status;
 }
 

@@ -58,10 +58,10 @@ void conv_bench_workload_interleave(const struct conv_bench_workload *workload, 
 void conv_bench_workload_describe(const struct conv_bench_workload *workload, const char *times,
                                   bool named, char *text, size_t size);
 
-// The largest difference of `result` from `expected`, which are laid out as the source. If it
-// exceeds `tolerance`, *err describes the first such sample; `name` is what made the result.
-unsigned conv_bench_workload_compare(const struct conv_bench_workload *workload,
-                                     const uint8_t *expected, const uint8_t *result,
-                                     const char *name, unsigned tolerance, struct conv_err *err);
+// Compares `result` with `expected`, which are laid out as the source. CONV_ERR_DEVICE describes
+// the first sample that differs; `name` is what made the result.
+enum conv_status conv_bench_workload_compare(const struct conv_bench_workload *workload,
+                                             const uint8_t *expected, const uint8_t *result,
+                                             const char *name, struct conv_err *err);
 
 #endif

@@ -366,7 +366,7 @@ def test_auto_shares_the_decoding(binary, tmp_path):
 
 @pytest.mark.parametrize("kind", ("gray8", "graya8", "rgb8", "rgba8", "rgb16"))
 def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
-    """pngcheck has no complaint; `conv bench codec` reads the file with libpng, stb_image and libspng and compares."""
+    """pngcheck has no complaint; `conv bench codec` reads the file with libpng and libdeflate and compares."""
     rng = np.random.default_rng(6)
     (tmp_path / "in").mkdir()
     for number, (width, height) in enumerate(((1, 1), (7, 300), (290, 31), (64, 64))):
@@ -378,7 +378,7 @@ def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
         assert checked.returncode == 0 and checked.stdout.count("No errors detected") == 4, checked.stdout
     if kind == "rgb8" and not SLOW:
         said = program.run("bench", "codec", "-z1", tmp_path / "out").out
-        for reader in ("conv", "libpng", "stb"):
+        for reader in ("conv", "libpng", "libdeflate"):
             assert re.search(rf"^{reader} +[0-9.]+ ", said, re.M), said
 
 

@@ -4,7 +4,6 @@ import ctypes
 import functools
 import glob
 import io
-import json
 import os
 import resource
 import statistics
@@ -50,15 +49,9 @@ def pillow(module):
     return Coder("Pillow", lambda file: np.asarray(module.open(io.BytesIO(file))), encode, as_image=module.fromarray)
 
 
-def imageio(module):
-    return Coder("imageio", lambda file: module.imread(file, extension=".png"), lambda image: module.imwrite(
-        "<bytes>", image, extension=".png", compress_level=1, compress_type=zlib.Z_RLE))
-
-
-def fpng(module):
-    module.fpng_init()
-    return Coder("fpng", None, lambda image: module.fpng_encode_image_to_memory(image[1], image[0].shape[1], image[0].shape[0], image[0].shape[2]),
-                 as_image=lambda image: (image, image.tobytes()))
+def image_rs(module):
+    fast = module.EncodingOptions.Png(module.PngCompression.FAST, module.PngFilter.ADAPTIVE)
+    return Coder("image-png", None, lambda image: module.encode_uint8_image(image, fast))
 
 
 def image_png(module):
@@ -75,10 +68,14 @@ def tensors():
                 as_image=lambda image: torch.from_numpy(image).permute(2, 0, 1).contiguous())
 
 
-PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "imageio.v3": imageio, "pyspng": lambda module: Coder("pyspng", module.load), "fpng_py": fpng,
-            "kornia_rs.io": image_png,
+PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "pyspng": lambda module: Coder("pyspng", module.load),
+            "fpng": lambda module: Coder("fpng", None, module.from_ndarray), "kornia_rs.io": image_png, "image_rs": image_rs,
+            "imagecodecs": lambda module: Coder("libspng", module.spng_decode, lambda image: module.spng_encode(image, 1)),
             "torchvision.io": lambda module: Coder("torchvision", module.decode_png, lambda image: module.encode_png(image, 1), **tensors()),
             "torchcodec.decoders": lambda module: Coder("torchcodec", module.decode_png, None, **tensors())}
+
+
+ALONE = ("kornia_rs.io", "image_rs", "fpng", "imagecodecs")  # of `codecs`
 
 
 def coders(names=PACKAGES):
@@ -113,10 +110,10 @@ def code_all(images, code, cold):
 
 
 def codecs(parser):
-    """Compares conv's PNG coders on one core with image-png (kornia-rs) and fpng (fpng_py), on folders of images.
+    """Compares conv's PNG coders on one core with image-png (kornia-rs, image-rs), fpng and libspng (imagecodecs), on folders.
 
-    `conv bench codec`, which checks every result and also measures libpng, stb_image and libspng, and the other coders take
-    turns. The others are Python packages, so a call has some microseconds of Python; they skip images that are not 8-bit RGB
+    `conv bench codec`, which checks every result and also measures libpng, and libdeflate and igzip with conv's
+    reversal of filters, and the other coders take turns. The others are Python packages, so a call has some microseconds of Python; they skip images that are not 8-bit RGB
     or RGBA. The table has MB/s of decoded samples in CPU time of one thread, and the size as a share of the samples."""
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="PNG files")
     parser.option("levels", False, "sizes and times of all levels of conv instead; no other coders")
@@ -134,7 +131,7 @@ def measure_codecs(options, report, folder):
     images = [image for image in map(Image, sorted(glob.glob(os.path.join(folder, "*.png")))) if image.fits]
     samples, cold = sum(image.samples for image in images), ctypes.create_string_buffer(max(image.samples for image in images))
     ways = {"conv": lambda: ask([options.conv, "bench", "codec", "-z", str(options.level), "--json", folder])}
-    for coder in coders(["kornia_rs.io", "fpng_py"]):
+    for coder in coders(ALONE):
         if coder.decode:
             ways[f"decode {coder.name}"] = functools.partial(code_all, images, lambda image, coder=coder: memoryview(coder.decode(image.data)), cold)
         if coder.encode:
@@ -191,7 +188,7 @@ def measure_levels(options, report, folder):
 
 # --- the Python package ------------------------------------------------------------------------------------
 
-PARTS = ("decode", "encode", "filter", "trace", "calls")
+PARTS = ("decode", "encode", "filter", "calls")
 
 
 class PythonBench:
@@ -302,37 +299,6 @@ class PythonBench:
                 if len(shape) == 2:
                     self.add(f"filter {name} {label}", self.queued(lambda: conv.filter(image, name)), 2 * image.nbytes)
 
-    def trace(self, device):
-        """Filters of 8192x8192 tensors: the time per call of many against the kernel's own in a trace of torch's profiler, in
-        which each call is waited for: in a queue, conv's kernels start before their predecessors have ended, and the trace
-        would count the overlap twice. Beside them a kernel of torch, for the time that is lost between calls."""
-        torch = self.torch
-        if device == "cpu":
-            return
-        from torch.profiler import ProfilerActivity, profile
-        for shape, layout in (((8192, 8192), "HW"), ((3, 8192, 8192), "CHW"), ((8192, 8192, 3), "HWC")):
-            image = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)
-            out = torch.empty_like(image)
-            for name in ("emboss", "gaussian5", "torch.bitwise_not"):
-                prepared = None if "torch" in name else self.conv.Filter(name)
-
-                def call(prepared=prepared, image=image, out=out, layout=layout):
-                    return prepared(image, layout=layout, out=out) if prepared else torch.bitwise_not(image, out=out)
-                seconds = self.queued(call)
-                with profile(activities=[ProfilerActivity.CUDA]) as profiler, tempfile.TemporaryDirectory() as folder:
-                    for _ in range(32):
-                        call()
-                        torch.cuda.synchronize()
-                    profiler.stop()
-                    profiler.export_chrome_trace(folder + "/trace.json")
-                    with open(folder + "/trace.json") as file:
-                        events = json.load(file)["traceEvents"]
-                kernels = [event["dur"] for event in events if event.get("cat") == "kernel"]
-                copies = sum(event.get("cat") in ("gpu_memcpy", "gpu_memset") for event in events)
-                own = sum(kernels) / 32 / 1e6
-                self.add(f"{name} {'x'.join(map(str, shape))} {layout}", seconds, 2 * image.nbytes, kernel_seconds=own,
-                         call_of_kernels=statistics.median(seconds) / own, kernels_per_call=len(kernels) / 32, copies_per_call=copies / 32)
-
     def calls(self, device):
         """What a call costs: images of 64x64."""
         conv, np, torch = self.conv, self.np, self.torch
@@ -360,8 +326,7 @@ class PythonBench:
 
 def python(parser):
     """Compares the Python package with other packages: decoding and encoding of photographs in memory, filtering 8192x8192
-    samples in device memory, the time of that against the kernel's own in a trace of the device, and the overhead of a call.
-    PHOTOS are repeated up to --count.
+    samples in device memory, and the overhead of a call. PHOTOS are repeated up to --count.
 
     PYTHONPATH=build/python tools/bench python ../shared/photos --count 4000 --json out.json"""
     parser.add_argument("photos", nargs="?", default=os.environ.get("CONV_PHOTOS"))

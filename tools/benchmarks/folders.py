@@ -86,8 +86,7 @@ def competitors(parser):
         print("conv finds no CUDA device: its CUDA rows are skipped", file=sys.stderr)
     ways = {name: functools.partial(run, [conv, options.filter, "-b", "-q", *words, source, out], out, len(images)) for name, words in ways.items()}
     matrix = read_matrix(place_filter(options.filter, "/nonexistent"))
-    foreign = other_ways(others.opencv(matrix, None, None) + others.opencv(matrix, 1, None) + others.vips(matrix, None, None)
-                         + others.graphicsmagick(matrix, None, None) + others.imagemagick(matrix, None, None), source, out, len(images))
+    foreign = other_ways(others.competitors(matrix) + others.opencv(matrix, 1, None), source, out, len(images))
     times = take_turns(matching({**ways, **foreign}, options.only, options.without), options.rounds, options.warm_up, tuple(foreign))
     best = min((each.median for name, each in times.items() if name in foreign), default=None)
     seconds_table(report, times, ("images/s", "against the best competitor"),
@@ -249,7 +248,7 @@ def jpeg(parser):
             ways = matching(ways, without="cuda")
         matrix = unsharp_matrix(*map(float, options.filter[8:].split(","))) if options.filter.startswith("unsharp:") else \
             read_matrix(place_filter(options.filter, box))
-        foreign = other_ways(others.opencv(matrix, None, options.quality), folders[0].path, out, options.images)
+        foreign = other_ways(others.best(matrix, None, options.quality) + others.opencv(matrix, None, options.quality), folders[0].path, out, options.images)
         times = take_turns({**ways, **foreign}, options.rounds, skip=tuple(foreign))
 
         def speeds(name):

@@ -2,7 +2,10 @@
 """Inputs of the cases: folders of many names, crops, images of other kinds, archives, hostile files, filters."""
 import array
 import ast
+import collections
 import concurrent.futures
+import glob
+import hashlib
 import math
 import multiprocessing
 import os
@@ -12,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zlib
 
 from measure import CORES, ROOT
@@ -158,6 +162,39 @@ def cut_crops(photos, target, count, width, height, scaled=False):
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:  # OpenCV releases the GIL
         if not all(pool.map(cut, range(count))):
             sys.exit(f"{target}: cannot write")
+
+
+# --- different images ---------------------------------------------------------------------------------
+
+def dataset(parser):
+    """Makes a set of thousands of different PNG images: those of some of Debian's packages (icons, drawings, wallpapers), each
+    content once, in a fixed random order. The packages are downloaded with apt-get and unpacked, not installed.
+
+    tools/bench dataset /dev/shm/images && tools/bench competitors /dev/shm/images /dev/shm/out"""
+    parser.add_argument("folder", help="emptied")
+    parser.option("packages", "gnome-icon-theme,oxygen-icon-theme,openclipart-png,mate-backgrounds")
+    parser.option("count", 0, "of the images, the first ones; 0: all")
+    options = parser.parse_args(parser.arguments)
+    empty(options.folder)
+    with tempfile.TemporaryDirectory() as box:
+        subprocess.run(["apt-get", "download", "-q", *options.packages.split(",")], cwd=box, check=True)
+        different, kinds = {}, collections.Counter()
+        for package in sorted(os.listdir(box)):
+            subprocess.run(["dpkg-deb", "-x", package, "tree"], cwd=box, check=True)
+        for path in filter(os.path.isfile, sorted(glob.glob(f"{box}/tree/**/*.png", recursive=True))):  # not every link leads to a file
+            with open(path, "rb") as file:
+                data = file.read()
+            if data.startswith(png.SIGNATURE):
+                different.setdefault(hashlib.sha256(data).digest(), path)
+        paths = [different[key] for key in sorted(different)][:options.count or None]
+        for number, path in enumerate(paths):
+            target = shutil.copy(path, f"{options.folder}/{number:06}.png")
+            with open(target, "rb") as file:
+                kinds[file.read(26)[24:]] += 1
+    names = {0: "gray", 2: "RGB", 3: "palette", 4: "gray and alpha", 6: "RGBA"}
+    print(f"{len(paths)} images, {sum(map(os.path.getsize, images_in(options.folder))) / 1e6:.0f} MB, "
+          f"{sum(map(samples_of, images_in(options.folder))) / 1e6:.0f} MB of samples:",
+          ", ".join(f"{count} {names[kind[1]]} of {kind[0]} bits" for kind, count in kinds.most_common()))
 
 
 # --- archives ---------------------------------------------------------------------------------------

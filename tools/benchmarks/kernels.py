@@ -10,7 +10,6 @@ from measure import Report, ask, fill, optional, take_turns
 
 LADDER_SIZE, LADDER_FILTERS = "8192x8192", {"3×3": "gaussian", "5×5": "gaussian5"}
 KINDS = {"tent": "a column times a row", "dense": "integers", "real": "real numbers"}
-COMPETITORS = ("NPP FilterBorder", "NPP Row and Column")
 
 
 def measure(conv, name, size, device="cuda", depth=8):
@@ -74,8 +73,8 @@ def kernels(parser):
 
 
 def kernels_large(parser):
-    """Measures CUDA kernels with filters of 7x7 to 31x31, and NPP's, and writes the table into kernels/README.md. Needs a
-    program built with -DCONV_BENCH_NPP=ON. Most of the time goes into the reference, with which every result is compared."""
+    """Measures CUDA kernels with filters of 7x7 to 31x31 and writes the table into kernels/README.md. Most of the time goes into
+    the reference, with which every result is compared. Beside other libraries: gpu-filters."""
     add_page_options(parser)
     parser.option("size", "2880x1800")
     parser.option("only", ",".join(kind + str(side) for kind in KINDS for side in (7, 9, 15, 31)), "these filters")
@@ -84,18 +83,11 @@ def kernels_large(parser):
     if not results:
         return
     lines = [f"{heading(next(iter(results.values())), options.size)}.", "",
-             "| filter | | fastest variant | | of a copy | NPP `FilterBorder` | NPP row, then column | faster than NPP |", "|---|---|---|--:|--:|--:|--:|--:|"]
-
-    def rate(row):
-        return f"{row['gb_per_s']:.0f} GB/s" if row else "–"
+             "| filter | | fastest variant | | of a copy |", "|---|---|---|--:|--:|"]
     for name, result in results.items():
-        rows = {row["name"]: row for row in result["rows"] if row["where"] == "cuda" and "skipped" not in row}
-        best = max((row for row in rows.values() if row["kind"] == "variant"), key=lambda row: row["gb_per_s"])
-        peers = [rows.get(peer) for peer in COMPETITORS]
-        fastest = max((row["gb_per_s"] for row in peers if row), default=None)
+        best = max((row for row in result["rows"] if row["where"] == "cuda" and row["kind"] == "variant" and "skipped" not in row), key=lambda row: row["gb_per_s"])
         kind, side = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
-        lines.append(f"| {side}×{side} | {KINDS[kind]} | `{best['name']}` | {rate(best)} | {100 * best['share_of_copy']:.0f} % | {rate(peers[0])} | "
-                     + f"{rate(peers[1])} | " + (f"{best['gb_per_s'] / fastest:.1f}×" if fastest else "–") + " |")
+        lines.append(f"| {side}×{side} | {KINDS[kind]} | `{best['name']}` | {best['gb_per_s']:.0f} GB/s | {100 * best['share_of_copy']:.0f} % |")
     fill("kernels/README.md", "large figures", "\n".join(lines), options.print)
 
 

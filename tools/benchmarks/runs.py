@@ -19,7 +19,7 @@ def add_kinds(parser, distinct):
 
 
 def opencv_ways(folder, out):
-    return other_ways(others.opencv(read_matrix(place_filter("emboss", "")), None, None)[:1], folder.path, out, len(folder))
+    return other_ways(others.best(read_matrix(place_filter("emboss", "")), None, None), folder.path, out, len(folder))
 
 
 def auto(parser):
