@@ -9,7 +9,7 @@ macro(conv_without_cuda reason) # ends this file
     return()
 endmacro()
 
-set(oldest_toolkit 11.7) # __grid_constant__
+set(oldest_toolkit 12.0)
 set(here "") # the compute capabilities of this machine's GPUs that are at least 7.5, as "75;90"
 if(CONV_CUDA STREQUAL "OFF")
     conv_without_cuda("CONV_CUDA=OFF")
@@ -61,7 +61,7 @@ if(choose_architectures AND here)
     list(GET known 0 newest)
     set(CMAKE_CUDA_ARCHITECTURES "")
     foreach(number IN LISTS here)
-        if(number EQUAL 90 AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.0)
+        if(number EQUAL 90)
             list(APPEND CMAKE_CUDA_ARCHITECTURES 90a-real)
         elseif(number IN_LIST known)
             list(APPEND CMAKE_CUDA_ARCHITECTURES ${number}-real)
@@ -72,24 +72,19 @@ if(choose_architectures AND here)
     list(REMOVE_DUPLICATES CMAKE_CUDA_ARCHITECTURES)
 elseif(choose_architectures AND CONV_CUDA_FOR STREQUAL "check")
     set(CMAKE_CUDA_ARCHITECTURES 75-virtual 90a-real)
-    if(CUDAToolkit_VERSION VERSION_LESS 12.0)
-        set(CMAKE_CUDA_ARCHITECTURES 75-virtual 86-real)
-    endif()
 elseif(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for future GPUs. 90a has
     # features of Hopper only: warps that release registers to others
     # (kernels/stencil/cuda/tma_pipeline.cuh). Machine code for each, so that nothing is compiled
     # when the program starts. Ada (8.9) runs the code for 8.6: ptxas of CUDA 13.0 makes the same
     # bytes for both (all 41 kernels of blocked.cu, dp4a.cu and tiles.cu), while those for 8.0 differ.
-    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real)
-    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 90a-real 100-real 120)
-    elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.0)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 90a-real 90-virtual)
-    elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 11.8)
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 90)
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 90a-real)
+    if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.9)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real 103-real 120-real 121)
+    elseif(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real 120)
     else()
-        list(APPEND CMAKE_CUDA_ARCHITECTURES 86-virtual)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 90-virtual)
     endif()
 endif()
 message(STATUS "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
