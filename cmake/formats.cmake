@@ -15,4 +15,27 @@ endmacro()
 conv_find_format(JPEG jpeglib.h jpeg JCS_EXTENSIONS "libjpeg-turbo (Debian: libjpeg62-turbo-dev)")
 conv_find_format(TIFF tiffio.h tiff TIFFClientOpenExt "libtiff 4.5 or later (Debian: libtiff-dev), or CONV_STATIC is ON")
 conv_find_format(WEBP webp/encode.h webp WebPConfigLosslessPreset "libwebp (Debian: libwebp-dev), or CONV_STATIC is ON")
+
 message(STATUS "Image formats: PNG, PNM, JPEG ${CONV_HAVE_JPEG}, TIFF ${CONV_HAVE_TIFF}, WebP ${CONV_HAVE_WEBP}")
+
+# A library TARGET of conv_print_libraries, for `conv --version`: each library says its own version where it can.
+function(conv_name_libraries target)
+    set(print "printf(\"with libpng %s, zlib %s, libdeflate %s\", png_get_libpng_ver(NULL), zlibVersion(), LIBDEFLATE_VERSION_STRING);")
+    set(include "#include <stdio.h>\n#include <png.h>\n#include <zlib.h>\n#include <libdeflate.h>\n")
+    macro(also have header words)
+        if(${have})
+            string(APPEND include "#include <${header}>\n")
+            string(APPEND print "\n    printf(\", ${words});")
+        endif()
+    endmacro()
+    also(CONV_HAVE_JPEG jpeglib.h "libjpeg-turbo %s\", TEXT_OF(LIBJPEG_TURBO_VERSION)")
+    also(CONV_HAVE_TIFF tiffio.h "libtiff %d.%d.%d\", TIFFLIB_MAJOR_VERSION, TIFFLIB_MINOR_VERSION, TIFFLIB_MICRO_VERSION")
+    also(CONV_HAVE_WEBP webp/encode.h "libwebp %d.%d.%d\", WebPGetEncoderVersion() >> 16, WebPGetEncoderVersion() >> 8 & 255, WebPGetEncoderVersion() & 255")
+    also(CONV_HAVE_ARCHIVE archive.h "%s\", archive_version_details()")
+    also(CONV_HAVE_CUDA stdlib.h "CUDA %s\", \"${CUDAToolkit_VERSION}\"")
+    file(WRITE ${PROJECT_BINARY_DIR}/${target}.c "${include}#define TEXT(name) #name\n#define TEXT_OF(name) TEXT(name)\n"
+        "void conv_print_libraries(void);\nvoid conv_print_libraries(void)\n{\n    ${print}\n    puts(\"\");\n}\n")
+    add_library(${target} STATIC ${PROJECT_BINARY_DIR}/${target}.c)
+    target_include_directories(${target} SYSTEM PRIVATE ${PNG_INCLUDE_DIRS} ${ZLIB_INCLUDE_DIRS} ${DEFLATE_INCLUDE_DIR} ${JPEG_INCLUDE_DIR}
+        ${TIFF_INCLUDE_DIR} ${WEBP_INCLUDE_DIR} $<$<BOOL:${CONV_HAVE_ARCHIVE}>:${LibArchive_INCLUDE_DIRS}>)
+endfunction()

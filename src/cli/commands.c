@@ -188,17 +188,12 @@ static void print_command_json(const struct conv_command_row *row)
 
 static void print_choices(const char *const *choices)
 {
-    fputs(",\"choices\":", stdout);
-    if (!choices) {
-        fputs("null", stdout);
-        return;
-    }
-    putchar('[');
-    for (int i = 0; choices[i]; i++) {
+    fputs(choices ? ",\"choices\":[" : ",\"choices\":null", stdout);
+    for (int i = 0; choices && choices[i]; i++) {
         fputs(i ? "," : "", stdout);
         conv_json_string(stdout, choices[i]);
     }
-    putchar(']');
+    fputs(choices ? "]" : "", stdout);
 }
 
 // `section` is that of the row, which only the first one of a section states.
@@ -291,12 +286,15 @@ static int print_missing(void)
     return conv_errors_fail(&err);
 }
 
+void conv_print_libraries(void); // cmake/formats.cmake
+
 static int version_main(const struct conv_options *options)
 {
     struct conv_err err = {0};
     if (conv_commands_check_operands(options, &err))
         return conv_errors_fail(&err);
     printf("conv %s\n", conv_version());
+    conv_print_libraries();
     return conv_errors_flush();
 }
 

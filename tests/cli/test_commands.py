@@ -17,7 +17,7 @@ LARGE = ("custom", "-k", "31x31: " + " ".join(",".join(["1"] * 31) for _ in rang
 
 
 def test_version(box):
-    assert re.fullmatch(r"conv \d+\.\d+\.\d+.*\n", run("--version").out)
+    assert re.fullmatch(r"conv \d+\.\d+\.\d+\nwith libpng \d\.\d\S*, zlib \d\.\d\S*, libdeflate \d\.\d+(, \S+( \S+)+)*\n", run("--version").out)
     assert run("version").out == run("--version").out
 
 
