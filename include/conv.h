@@ -458,6 +458,12 @@ typedef struct conv_filter_options {
  * NULL) what it does. NULL, and *summary as it was, beyond the last. Static strings; any thread. */
 CONV_API const char *conv_filter_name(int index, const char **summary);
 
+/** How family `index` of filters with numbers (or with `banks` of filter banks) is written,
+ * "gaussian:SIGMA", in the order of `conv list`; at *example "gaussian:2.5", at *summary what it
+ * does. NULL, and both as they were, beyond the last. Static strings; any thread. Since 1.1. */
+CONV_API const char *conv_family_name(int banks, int index, const char **example,
+                                      const char **summary);
+
 /** Name of kernel `index` for conv_filter_options.variant (`conv list kernels`), and at *device
  * (which may be NULL) the kind of context that runs it, "cpu" or "cuda". The first is the
  * definition that all others equal. NULL, and *device as it was, beyond the last. Static strings;

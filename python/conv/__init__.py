@@ -29,59 +29,24 @@ conv.PngError and conv.JpegError (of conv.ImageError) for files, conv.DeviceErro
 
 import atexit
 import os
-from typing import NamedTuple
 
 from . import _core
 from ._core import Array, Filter, Layer
-from ._files import PngInfo, decode_image, decode_jpeg, decode_png, encode_jpeg, encode_png, probe_png
-from ._filter import FilterName, KernelName, filter, filters, kernels
+from ._files import decode_image, decode_jpeg, decode_png, encode_jpeg, encode_png, probe_png
+from ._filter import banks, filter, filters, kernels
 from ._folder import filter_folder
 from ._layer import bank, layer
-from ._types import DeviceError, ImageError, JpegError, PngError, Progress
+from ._types import Device, DeviceError, FilterName, ImageError, JpegError, KernelName, PngError, PngInfo, Progress
 
 __version__ = _core.version()
-__all__ = [
-    "Array",
-    "Device",
-    "DeviceError",
-    "Filter",
-    "FilterName",
-    "ImageError",
-    "JpegError",
-    "KernelName",
-    "Layer",
-    "PngError",
-    "PngInfo",
-    "Progress",
-    "bank",
-    "configure",
-    "decode_image",
-    "decode_jpeg",
-    "decode_png",
-    "devices",
-    "encode_jpeg",
-    "encode_png",
-    "filter",
-    "filter_folder",
-    "filters",
-    "kernels",
-    "layer",
-    "probe_png",
-]
 
 
-class Device(NamedTuple):
-    device: str  # for `device` arguments: "cpu", "cuda:0"
-    name: str
-    memory: int  # bytes
-
-
-def devices() -> list[Device]:
+def devices():
     """The devices of this machine: a list of conv.Device; the CPU is the first."""
     return [Device._make(device) for device in _core.devices()]
 
 
-def configure(*, threads: int | None = None, max_pixels: int | None = None, pool_bytes: int | None = None) -> None:
+def configure(*, threads=None, max_pixels=None, pool_bytes=None):
     """Settings of the process, for calls from now on; None leaves one as it is.
 
     threads:    CPU threads that share the work of a call; 0 (the default): one for each core. 1 is right
@@ -89,15 +54,13 @@ def configure(*, threads: int | None = None, max_pixels: int | None = None, pool
     max_pixels: images with more are refused; 0: 2^28
     pool_bytes: memory kept for reuse, for each call that runs at the same time; 0: no limit
     """
-    before = _core.configuration()
-    given = (threads, max_pixels, pool_bytes)
-    _core.configure(*(old if new is None else new for old, new in zip(before, given)))
+    _core.configure(threads, max_pixels, pool_bytes)
 
 
 # Messages, help() and pickles show the names that users use, not the files that define them.
-for _name in __all__:
-    if _name not in ("Array", "Filter", "Layer"):
-        globals()[_name].__module__ = __name__
+__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "").startswith("conv"))
+for _name in set(__all__) - {"Array", "Filter", "Layer"}:
+    globals()[_name].__module__ = __name__
 del _name
 
 atexit.register(_core.begin_shutdown)

@@ -2,51 +2,23 @@
 """PNG and JPEG files, and arrays."""
 
 import functools
-from typing import Any, Callable, Iterable, Literal, NamedTuple, ParamSpec, Sequence
 
 from . import _core
-from ._types import ArrayLike, Bytes, Device, Errors, Framework, Layout, Stream
+from ._types import PngInfo
 
 
-class PngInfo(NamedTuple):
-    """What the header of a PNG file says. `channels`, `dtype` and `has_alpha` are those of the decoded
-    image: palettes become RGB(A), 1, 2 and 4 bits become 8, a transparent colour becomes alpha."""
-
-    width: int  # pixels
-    height: int  # pixels
-    channels: int  # 1 to 4
-    dtype: str  # "uint8" or "uint16"
-    has_alpha: bool
-    bit_depth: int  # as in the file: 1, 2, 4, 8 or 16
-    color_type: int  # as in the file: 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGBA
-    interlaced: bool
-    animated: bool  # the first image is decoded
-
-
-Arguments = ParamSpec("Arguments")
 _PNG, _JPEG, _ANY = range(3)  # as the extension module counts formats
 
 
-def decode_image(
-    data: Bytes | Iterable[Bytes],
-    *,
-    device: Device = "cpu",
-    layout: Layout = "HWC",
-    channels: int | Literal["gray", "rgb"] | None = None,
-    dtype: Any = None,
-    batch: bool = False,
-    out: Any = None,
-    framework: Framework = None,
-    stream: Stream = None,
-    errors: Errors = "raise",
-    auto_orient: bool = False,
-) -> Any:
+def decode_image(data, *, device="cpu", layout="HWC", channels=None, dtype=None, batch=False, out=None, framework=None,
+                 stream=None, errors="raise", auto_orient=False):
     """Decodes PNG, JPEG, TIFF, WebP and PNM files, each by its first bytes.
 
     data:        one file, or a list of files: bytes or any object with the buffer protocol, a uint8 tensor of
                  torch with one axis, or a path (OSError if it cannot be read)
-    device:      where the images are made: "cpu", "cuda", "cuda:1"
-    layout:      "HWC": (H, W, C), gray images (H, W). "CHW": (C, H, W). "HW": (H, W), gray images only
+    device:      where the images are made: "cpu", "cuda", "cuda:1", or the number of a CUDA device
+    layout:      "HWC": (H, W, C), gray images (H, W). "CHW": (C, H, W). "HW": (H, W), gray images only. Small
+                 letters and an N in front ("nchw") mean the same
     channels:    1 to 4; None: as in the file. Gray is repeated, alpha dropped, or opaque where there is none.
                  "rgb": 3; "gray": 1, of colours the luminance: as a JPEG stores it, of PNG
                  0.299 R + 0.587 G + 0.114 B. Otherwise colour is not reduced to gray
@@ -73,7 +45,7 @@ def _decode(format, data, device, layout, channels, dtype, batch, out, framework
     return _core.decode(format, data, device, layout, channels, dtype, batch, out, framework, stream, errors, auto_orient)
 
 
-def _decoder(same: Callable[Arguments, Any], format: int, name: str) -> Callable[Arguments, Any]:
+def _decoder(same, format, name):
     """The function `same` for files of one format."""
 
     @functools.wraps(same)
@@ -81,7 +53,7 @@ def _decoder(same: Callable[Arguments, Any], format: int, name: str) -> Callable
         return _decode(format, data, **{**same.__kwdefaults__, **options})
 
     decode.__name__ = decode.__qualname__ = f"decode_{name.lower()}"
-    decode.__doc__ = (same.__doc__ or "").replace("PNG, JPEG, TIFF, WebP and PNM files, each by its first bytes", f"{name} files")
+    decode.__doc__ = same.__doc__.replace("PNG, JPEG, TIFF, WebP and PNM files, each by its first bytes", f"{name} files")
     return decode
 
 
@@ -89,16 +61,7 @@ decode_png = _decoder(decode_image, _PNG, "PNG")
 decode_jpeg = _decoder(decode_image, _JPEG, "JPEG")
 
 
-def encode_png(
-    images: ArrayLike | Sequence[ArrayLike],
-    *,
-    layout: Layout = "HWC",
-    level: int | None = None,
-    device: Device = None,
-    stream: Stream = None,
-    errors: Errors = "raise",
-    views: bool = False,
-) -> Any:
+def encode_png(images, *, layout="HWC", level=None, device=None, stream=None, errors="raise", views=False):
     """Encodes images of type uint8 or uint16 to PNG files.
 
     images: an array of one image or of a batch, or a list of images
@@ -115,19 +78,8 @@ def encode_png(
     return _core.encode_png(images, layout, level, device, stream, errors, views)
 
 
-def encode_jpeg(
-    images: ArrayLike | Sequence[ArrayLike],
-    *,
-    layout: Layout = "HWC",
-    quality: int = 90,
-    sampling: Literal["4:4:4", "4:2:2", "4:2:0"] | None = None,
-    progressive: bool = False,
-    optimize: bool = False,
-    device: Device = None,
-    stream: Stream = None,
-    errors: Errors = "raise",
-    views: bool = False,
-) -> Any:
+def encode_jpeg(images, *, layout="HWC", quality=90, sampling=None, progressive=False, optimize=False, device=None, stream=None,
+                errors="raise", views=False):
     """Encodes images of type uint8 to JPEG files.
 
     images:      as for conv.encode_png. Alpha must be opaque, and is dropped
@@ -142,6 +94,6 @@ def encode_jpeg(
     return _core.encode_jpeg(images, layout, quality, sampling, progressive, optimize, device, stream, errors, views)
 
 
-def probe_png(data: Bytes) -> PngInfo:
+def probe_png(data):
     """Reads the header of a PNG file (`data`: bytes or the like): conv.PngInfo. Raises conv.PngError."""
     return PngInfo._make(_core.probe_png(data))

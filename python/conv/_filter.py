@@ -2,71 +2,33 @@
 """Filters on arrays. A filter given by name is prepared once and then reused."""
 
 import functools
-from typing import Any, NamedTuple, Sequence
 
 from . import _core
 from ._core import Filter
-from ._frameworks import dtype_name
-from ._types import ArrayLike, Device, Layout, Matrix, Stream
+from ._frameworks import dtype_name, joined
+from ._types import FilterName, KernelName
 
 
-class FilterName(NamedTuple):
-    name: str
-    summary: str
+def filters():
+    """The built-in filters, then those with numbers ("gaussian:SIGMA"): a list of conv.FilterName."""
+    return [FilterName._make(name) for name in _core.filter_names() + _core.family_names(False)]
 
 
-class KernelName(NamedTuple):
-    name: str  # for `variant` arguments
-    device: str  # "cpu" or "cuda"
+def banks():
+    """The filter banks of conv.bank and `conv layer`, as "gabor:SCALESxORIENTATIONS": a list of conv.FilterName."""
+    return [FilterName._make(name) for name in _core.family_names(True)]
 
 
-def filters() -> list[FilterName]:
-    """The built-in filters: a list of conv.FilterName."""
-    return [FilterName._make(name) for name in _core.filter_names()]
-
-
-def kernels() -> list[KernelName]:
+def kernels():
     """The kernels that run filters: a list of conv.KernelName. The first is the definition that the others equal."""
     return [KernelName._make(name) for name in _core.kernel_names()]
 
 
-def _names_file(text, kernel):
-    return "/" in text or ".mat" in text or (kernel is not None and str(kernel).startswith("@"))
+_prepared = functools.lru_cache(maxsize=128)(Filter)
 
 
-@functools.lru_cache(maxsize=128)
-def _prepared(text, border, alpha, kernel, divisor, bias, variant, side, flip, floats, luma):
-    return Filter(text, border=border, alpha=alpha, kernel=kernel, divisor=divisor, bias=bias, variant=variant,
-                  side=side, flip=flip, floats=floats, luma=luma)
-
-
-def _wants_floats(dtype):
-    if dtype is None:
-        return False
-    if dtype_name(dtype) != "float32":
-        raise ValueError(f"dtype must be None (that of the images) or 'float32', not {dtype!r}")
-    return True
-
-
-def filter(
-    images: ArrayLike | Sequence[ArrayLike],
-    filter: str | Matrix | Filter,
-    *,
-    border: str | None = None,
-    alpha: str | None = None,
-    kernel: str | None = None,
-    divisor: float | str | None = None,
-    bias: float | None = None,
-    side: int = 0,
-    flip: bool = False,
-    luma: bool = False,
-    dtype: Any = None,
-    variant: str | None = None,
-    layout: Layout = "HWC",
-    out: Any = None,
-    stream: Stream = None,
-    device: Device = None,
-) -> Any:
+def filter(images, filter, *, border=None, alpha=None, kernel=None, divisor=None, bias=None, side=0, flip=False, luma=False,
+           dtype=None, variant=None, layout="HWC", out=None, stream=None, device=None):
     """Filters images of type uint8, uint16 or float32; pixels are the same on all devices.
 
     Results of float32 images are float32, neither rounded nor clamped: sums in one stated order of
@@ -76,10 +38,10 @@ def filter(
 
     images:  an array of one image or of a batch, or a list of them
     filter:  names of built-in filters (conv.filters()), paths of matrix files, or "custom", separated by
-             commas: "gaussian5,sharpen"; a matrix of coefficients (height x width, odd, 1 to 31); or a
-             conv.Filter, which has its settings with it
-    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" (0 to 255 in
-             8-bit units; for float32 images any number, as samples are)
+             commas: "gaussian5,sharpen", or a list of these; a matrix of coefficients (height x width, odd,
+             1 to 31); or a conv.Filter, which has its settings with it
+    border:  "replicate" (the default), "reflect", "reflect101", "wrap", "constant:N" or the number N (0 to 255
+             in 8-bit units; for float32 images any number, as samples are)
     alpha:   of the last of 2 or 4 channels: "keep" (the default), "filter" or "premultiply"
     kernel:  what "custom" stands for: "1 2 1 2 4 2 1 2 1", "3x3: ...", "@FILE"
     divisor: a number or "sum"; None: the filter's own, 1 for a matrix
@@ -90,22 +52,22 @@ def filter(
              added to R, G and B and clamped; images of 8 or 16 bits in host memory
     dtype:   "float32" or numpy.float32: results that are neither rounded nor clamped. None: as the images
     variant: a kernel to force (conv.kernels())
-    layout:  "HWC", "CHW" or "HW"
+    layout:  "HWC", "CHW" or "HW", as for conv.decode_image
     out:     where results are written, of the images' shape and of the results' type; in host memory it
              may be the images themselves, or overlap them. BufferError if it cannot be written to in place,
              ValueError if results overlap each other
     stream:  a CUDA stream: a number, or an object of torch, cupy or with __cuda_stream__
-    device:  "cuda" filters images in host memory on the device
+    device:  "cuda", "cuda:1" or 1 filters images in host memory on the device
 
     Returns arrays of the images' shape and package, or `out`. On CUDA the work is queued, not complete.
     """
     if type(filter) is not Filter:
-        floats = dtype is not None and _wants_floats(dtype)
-        settings = (border, alpha, kernel, divisor, bias, variant, side, flip, floats, luma)
-        if type(filter) is str and not _names_file(filter, kernel):
-            filter = _prepared(filter, *settings)
-        else:
-            filter = _prepared.__wrapped__(filter, *settings)
+        if dtype is not None and dtype_name(dtype) != "float32":
+            raise ValueError(f"dtype must be None (that of the images) or 'float32', not {dtype!r}")
+        filter = joined(filter)
+        reads_file = type(filter) is not str or "/" in filter or ".mat" in filter or str(kernel).startswith("@")
+        filter = (Filter if reads_file else _prepared)(filter, border=border, alpha=alpha, kernel=kernel, divisor=divisor, bias=bias,
+                                                       variant=variant, side=side, flip=flip, floats=dtype is not None, luma=luma)
     elif (border, alpha, kernel, divisor, bias, variant, side, flip, luma, dtype) != _NO_SETTINGS:
         raise ValueError("a conv.Filter has its settings with it")
     return filter(images, layout=layout, out=out, stream=stream, device=device)

@@ -2,10 +2,8 @@
 """Filters folders and archives as the program does."""
 
 import os
-from typing import Callable, Literal, Sequence
 
 from . import _core
-from ._types import Path, Progress
 
 
 def _shard(shard, by):
@@ -18,45 +16,18 @@ def _shard(shard, by):
     return int(part), int(parts), by == "name"
 
 
-def filter_folder(
-    inputs: Path | Sequence[Path],
-    output: Path,
-    filter: str,
-    *,
-    progress: Callable[[Progress], object] | None = None,
-    device: str = "auto",
-    border: str | None = None,
-    alpha: str | None = None,
-    kernel: str | None = None,
-    divisor: float | str | None = None,
-    bias: float | None = None,
-    side: int = 0,
-    flip: bool = False,
-    recursive: bool = False,
-    skip_existing: bool = False,
-    update: bool = False,
-    strip: bool | Literal["all"] = False,
-    level: int | None = None,
-    quality: int | None = None,
-    to: Literal["png", "jpg", "tif", "webp", "pnm", "ppm", "pgm", "pam"] | None = None,
-    progressive: bool = False,
-    optimize: bool = False,
-    gray: bool = False,
-    luma: bool = False,
-    linear: bool = False,
-    auto_orient: bool = False,
-    archives: bool = True,
-    shard: tuple[int, int] | None = None,
-    shard_by: str = "bytes",
-) -> Progress:
+def filter_folder(inputs, output, filter, *, progress=None, device="auto", border=None, alpha=None, kernel=None, divisor=None,
+                  bias=None, side=0, flip=False, recursive=False, skip_existing=False, update=False, strip=False, level=None,
+                  quality=None, to=None, progressive=False, optimize=False, gray=False, luma=False, linear=False,
+                  auto_orient=False, archives=True, shard=None, shard_by="bytes"):
     """Filters the PNG, JPEG, TIFF, WebP and PNM files of folders and archives, as the program `conv` does.
 
     inputs:        a folder, file or archive, or a list of them
     output:        a folder, which is made where it is missing, or an archive ("out.tar")
-    filter:        a chain of filters: "gaussian5,sharpen"
+    filter:        a chain of filters: "gaussian5,sharpen", or a list
     progress:      called with a conv.Progress several times a second, in the calling thread; an exception that
                    it raises stops the run
-    device:        "auto" (CUDA if it can be used, else the CPU), "cpu", "cuda", "cuda:1"
+    device:        "auto" (CUDA if it can be used, else the CPU), "cpu", "cuda", "cuda:1", or the number of a CUDA device
     border, alpha, kernel, divisor, bias, side, flip: as for conv.filter
     recursive:     folders below the inputs, too
     skip_existing: outputs that exist are kept; by default they are replaced

@@ -113,7 +113,8 @@ def host_numbers(array, name, dtype):
     kind = kind_of_type(type(array))
     if kind == "torch":
         refuse_grad(array, name)
-        array = array.detach().cpu().numpy()
+        array = array.detach().cpu()
+        array = (array.float() if str(array.dtype) == "torch.bfloat16" else array).numpy()
     elif kind == "cupy":
         array = array.get()
     elif kind == "conv":
@@ -121,6 +122,8 @@ def host_numbers(array, name, dtype):
     elif hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         array = numpy.from_dlpack(array)
     array = numpy.asarray(array)
+    if array.dtype.name == "bfloat16":  # of ml_dtypes, which JAX has
+        array = array.astype("float32")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numbers, not {array.dtype}")
     with numpy.errstate(over="ignore"):
@@ -128,6 +131,32 @@ def host_numbers(array, name, dtype):
     if not numpy.isfinite(result).all() and numpy.isfinite(array).all():
         raise ValueError(f"{name} are too large for {dtype}")
     return result
+
+
+def joined(filter):
+    """A list of filters as one text, anything else as it is."""
+    several = isinstance(filter, (list, tuple)) and filter and all(isinstance(each, str) for each in filter)
+    return ",".join(filter) if several else filter
+
+
+def _differing(state, defaults):
+    return "".join(f", {name}={value!r}" for value, (name, default) in zip(state, defaults.items()) if value != default)
+
+
+def filter_text(state):
+    is_text = isinstance(state[0], str)
+    what = repr(state[0]) if is_text else f"matrix of {len(state[0])} x {len(state[0][0])}"
+    return what + _differing(state[1:], {"border": None, "alpha": None, "kernel": None, "divisor": None if is_text else 1,
+                                         "bias": None if is_text else 0, "variant": None, "side": 0, "flip": False,
+                                         "floats": False, "luma": False})
+
+
+def layer_text(state):
+    ones = (1,) * len(state[2])
+    bias = "" if state[1] is None else ", with bias"
+    return bias + _differing(state[2:], {"stride": ones, "padding": None, "border": None, "activation": None, "precision": None,
+                                         "variant": None, "input": "float32", "output": "float32", "input_divisor": 1,
+                                         "dilation": ones, "groups": 1})
 
 
 def read_file(path):

@@ -2,14 +2,12 @@
 """Convolution layers, and filter banks as their weights."""
 
 import sys
-from typing import Any
 
 import numpy
 
 from . import _core
 from ._core import Layer
 from ._frameworks import dtype_name, refuse_grad
-from ._types import ArrayLike, Device, Padding, Steps, Stream
 
 
 def _sample_name(images):
@@ -17,25 +15,8 @@ def _sample_name(images):
     return _core.sample_name(images) if dtype is None else dtype_name(dtype)
 
 
-def layer(
-    images: ArrayLike,
-    weights: ArrayLike,
-    bias: ArrayLike | None = None,
-    *,
-    stride: Steps = 1,
-    padding: Padding = "valid",
-    dilation: Steps = 1,
-    groups: int = 1,
-    border: str | None = None,
-    activation: str | None = None,
-    precision: str | None = None,
-    variant: str | None = None,
-    dtype: Any = None,
-    input_divisor: float = 1.0,
-    out: Any = None,
-    stream: Stream = None,
-    device: Device = None,
-) -> Any:
+def layer(images, weights, bias=None, *, stride=1, padding="valid", dilation=1, groups=1, border=None, activation=None,
+          precision=None, variant=None, dtype=None, input_divisor=1.0, out=None, stream=None, device=None):
     """Runs a convolution layer: y[n, m] = activation(bias[m] + sum of weights[m, c] * x[n, c]), correlation.
 
     images:        float32, float16, bfloat16 (torch) or uint8, (N, C, H, W) or (C, H, W); with weights of one axis
@@ -47,7 +28,7 @@ def layer(
                    samples, or for each axis a number or a pair (before, after)
     dilation:      samples from a tap of the kernel to the next: a number, or one for each axis
     groups:        of channels and maps; a map reads the channels of its group
-    border:        of the padding: "constant:0" (the default), "replicate", "reflect", "reflect101", "wrap"
+    border:        of the padding: a number (0 is the default) or "constant:N", "replicate", "reflect", "reflect101", "wrap"
     activation:    None, "relu", "tanh" or "abs"
     precision:     "exact" (the default: the same bits on all devices, by sums in one order), "fast", "tf32", "fp16" or
                    "bf16"; on CUDA they are computed by cuDNN where that is installed and faster
@@ -107,8 +88,8 @@ def _run_there(images, weights, bias, out, settings):
     return run(images, weights, bias, _hashable(settings), out)
 
 
-def bank(name: str) -> numpy.ndarray[Any, Any]:
-    """The filters of a bank that `conv layer` takes by name ("gabor:4x8", `conv list banks`), as weights for
+def bank(name):
+    """The filters of a bank that `conv layer` takes by name ("gabor:4x8"; conv.banks()), as weights for
     conv.layer: float32, (filters, 1, height, width), smaller filters in the middle of zeros.
 
     Magnitudes and maxima that `conv layer` makes of several responses are left to the caller. ValueError for

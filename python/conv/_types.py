@@ -1,24 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions of conv for which Python has no type, and the progress of a run, which the extension module creates;
-the names that annotations use."""
+"""Exceptions for which Python has no type, and tuples with names."""
 
-import os
-from typing import Any, Literal, NamedTuple, Sequence
-
-Layout = Literal["HWC", "CHW", "HW"]
-Errors = Literal["raise", "return"]
-# Arrays of NumPy, torch, CuPy and JAX, and all that has the buffer protocol, DLPack or
-# __cuda_array_interface__.
-ArrayLike = Any
-# bytes, bytearray, memoryview, mmap, ...: whatever has the buffer protocol; uint8 tensors of torch; paths
-Bytes = Any
-Framework = Literal["numpy", "torch", "cupy", "jax"] | None
-Matrix = Sequence[Sequence[float]] | Any
-Path = str | bytes | os.PathLike[Any]
-Stream = int | Any | None  # a number, or an object of torch, cupy or with __cuda_stream__
-Device = str | Any | None
-Steps = int | Sequence[int]  # of all axes, or of each
-Padding = str | int | Sequence[int | Sequence[int]] | None
+from typing import NamedTuple
 
 
 class ImageError(ValueError):
@@ -60,3 +43,34 @@ class Progress(NamedTuple):
     found: int  # images found so far; all of them once `listed`
     listed: bool
     failures: list[tuple[str, str]]  # (path, reason) of each image that failed
+
+
+class Device(NamedTuple):
+    device: str  # for `device` arguments: "cpu", "cuda:0"
+    name: str
+    memory: int  # bytes
+
+
+class FilterName(NamedTuple):
+    name: str
+    summary: str
+
+
+class KernelName(NamedTuple):
+    name: str  # for `variant` arguments
+    device: str  # "cpu" or "cuda"
+
+
+class PngInfo(NamedTuple):
+    """What the header of a PNG file says. `channels`, `dtype` and `has_alpha` are those of the decoded
+    image: palettes become RGB(A), 1, 2 and 4 bits become 8, a transparent colour becomes alpha."""
+
+    width: int  # pixels
+    height: int  # pixels
+    channels: int  # 1 to 4
+    dtype: str  # "uint8" or "uint16"
+    has_alpha: bool
+    bit_depth: int  # as in the file: 1, 2, 4, 8 or 16
+    color_type: int  # as in the file: 0 gray, 2 RGB, 3 palette, 4 gray and alpha, 6 RGBA
+    interlaced: bool
+    animated: bool  # the first image is decoded

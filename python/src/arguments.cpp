@@ -2,6 +2,8 @@
 // Streams, devices, layouts, and the images in a tensor.
 #include <cstdlib>
 #include <cstring>
+#include <strings.h>
+#include <utility>
 
 #include "array.h"
 #include "errors.h"
@@ -23,11 +25,6 @@ Stream stream_of_number(nb::handle number)
             return {true, value == 1 ? nullptr : reinterpret_cast<void *>(value)};
     }
     raise_value("%R is not the number of a CUDA stream", number.ptr());
-}
-
-bool is_text(nb::handle object)
-{
-    return nb::isinstance<nb::str>(object);
 }
 
 } // namespace
@@ -91,7 +88,8 @@ int parse_device(nb::handle device)
 {
     if (device.is_none())
         return cpu;
-    std::string text = parse_text(device); // torch.device, too
+    bool number = PyIndex_Check(device.ptr()) && !PyBool_Check(device.ptr());
+    std::string text = (number ? "cuda:" : "") + parse_text(device); // torch.device, too
     const char *name = text.c_str();
     if (strcmp(name, "cpu") == 0)
         return cpu;
@@ -101,7 +99,7 @@ int parse_device(nb::handle device)
     if (strncmp(name, "cuda:", 5) == 0 && digits > 0 && !name[5 + digits] &&
         strtol(name + 5, nullptr, 10) < 1000)
         return static_cast<int>(strtol(name + 5, nullptr, 10));
-    raise_value("device must be 'cpu', 'cuda' or 'cuda:1', not %R", device.ptr());
+    raise_value("device must be 'cpu', 'cuda', 'cuda:1' or 1, not %R", device.ptr());
 }
 
 int place_of(const Tensor &images, nb::handle device)
@@ -123,17 +121,16 @@ bool parse_errors(nb::handle errors)
 
 Layout parse_layout(nb::handle layout)
 {
-    if (is_text(layout)) {
-        std::string text = parse_text(layout);
-        if (text == "HWC")
-            return Layout::hwc;
-        if (text == "CHW")
-            return Layout::chw;
-        if (text == "HW")
-            return Layout::hw;
-    }
     if (layout.is_none())
         raise_type("layout must be 'HWC', 'CHW' or 'HW', not None");
+    std::string text = parse_text(layout);
+    if (text.size() > 2 && (text[0] == 'N' || text[0] == 'n'))
+        text.erase(0, 1);
+    for (auto [name, order] : {std::pair("HWC", Layout::hwc), std::pair("CHW", Layout::chw),
+                               std::pair("HW", Layout::hw)}) {
+        if (strcasecmp(text.c_str(), name) == 0)
+            return order;
+    }
     raise_value("layout must be 'HWC', 'CHW' or 'HW', not %R", layout.ptr());
 }
 

@@ -49,7 +49,7 @@ void Files::append(nb::handle item)
         tensors.push_back(std::move(tensor));
         return;
     }
-    nb::object file = is_path(item) ? helpers.read_file(item) : nb::borrow(item);
+    nb::object file = is_path(item) ? helper("read_file")(item) : nb::borrow(item);
     if (!PyObject_CheckBuffer(file.ptr()))
         raise_type("files must be paths, or support the buffer protocol, not %s%s",
                    nb::type_name(item.type()).c_str(),

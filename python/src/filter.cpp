@@ -26,6 +26,13 @@ Text text_of(nb::handle value)
     return parse_text(value);
 }
 
+Text border_of(nb::handle value)
+{
+    if (value.is_none() || nb::isinstance<nb::str>(value))
+        return text_of(value);
+    return "constant:" + parse_text(value);
+}
+
 namespace
 {
 
@@ -224,12 +231,13 @@ std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) co
 namespace
 {
 
-void make_filter(Filter *self, nb::handle filter, nb::handle border, nb::handle alpha,
+void make_filter(Filter *self, nb::handle given, nb::handle border, nb::handle alpha,
                  nb::handle kernel, nb::handle divisor, nb::handle bias, nb::handle variant,
                  nb::handle side, bool flip, bool floats, bool luma)
 {
+    nb::object filter = helper("joined")(given);
     FilterSettings settings;
-    settings.border = text_of(border);
+    settings.border = border_of(border);
     settings.alpha = text_of(alpha);
     settings.variant = text_of(variant);
     settings.flip = flip;
@@ -302,10 +310,24 @@ void bind_filter(nb::module_ &module)
              "Names of the kernels that run the filters of the chain on such samples.")
         .def("__getstate__", [](const Filter &filter) { return filter.state; })
         .def("__setstate__", restore_filter)
+        .def("__eq__",
+             [](const Filter &filter, nb::handle other) {
+                 return nb::isinstance<Filter>(other) &&
+                        filter.state.equal(nb::cast<const Filter &>(other).state);
+             })
+        .def("__hash__", [](const Filter &filter) { return nb::hash(nb::repr(filter.state)); })
         .def("__repr__", [](const Filter &filter) {
-            return filter.text.empty() ? nb::str("conv.Filter(matrix)")
-                                       : nb::str("conv.Filter({!r})").format(filter.text);
+            return nb::str("conv.Filter({})").format(helper("filter_text")(filter.state));
         });
+    module.def("family_names", [](bool banks) {
+        nb::list names;
+        const char *example = "", *summary = "";
+        for (int i = 0; const char *name = conv_family_name(banks, i, &example, &summary); i++) {
+            const char *form = strcmp(name, example) == 0 ? "{}" : "{} (for example {})";
+            names.append(nb::make_tuple(name, nb::str(form).format(summary, example)));
+        }
+        return names;
+    });
     module.def("filter_names", [] {
         nb::list names;
         const char *summary = "";

@@ -13,7 +13,8 @@ namespace convpy
 {
 
 using Text = std::optional<std::string>;
-Text text_of(nb::handle value); // of None: none
+Text text_of(nb::handle value);   // of None: none
+Text border_of(nb::handle value); // a number is a constant
 const char *text_or_null(const Text &text);
 
 // Settings as Python passes them; the strings are those of conv_filter_options.

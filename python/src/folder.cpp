@@ -164,7 +164,7 @@ void read_options(Job &job, const nb::dict &options)
         nb::object value = options[name];
         return value.is_none() ? Text() : Text(parse_text(value));
     };
-    job.settings.border = text("border");
+    job.settings.border = border_of(options["border"]);
     job.settings.alpha = text("alpha");
     job.settings.kernel = text("kernel");
     job.settings.divisor = text("divisor");
@@ -198,15 +198,15 @@ void read_options(Job &job, const nb::dict &options)
 
 } // namespace
 
-nb::object filter_folder(nb::handle inputs, nb::handle output, nb::str filter, nb::handle progress,
-                         nb::handle device, nb::dict options)
+nb::object filter_folder(nb::handle inputs, nb::handle output, nb::handle filter,
+                         nb::handle progress, nb::handle device, nb::dict options)
 {
     Job job;
     Run run;
     job.inputs = paths_of(inputs);
     job.output = paths_of(output)[0];
-    job.filter = parse_text(filter);
-    job.device = parse_text(device);
+    job.filter = parse_text(nb::cast<nb::str>(helper("joined")(filter)));
+    job.device = (PyIndex_Check(device.ptr()) ? "cuda:" : "") + parse_text(device);
     read_options(job, options);
     conv_filter_options filter_options = job.settings.options();
     job.options.filter = &filter_options;

@@ -13,6 +13,11 @@ static nb::handle member(const char *module, const char *name)
     return nb::object(nb::module_::import_(module).attr(name)).release();
 }
 
+nb::object helper(const char *name)
+{
+    return nb::module_::import_("conv._frameworks").attr(name);
+}
+
 void load_helpers()
 {
     helpers.asarray = member("numpy", "asarray");
@@ -20,14 +25,9 @@ void load_helpers()
     helpers.kind_of_type = member("conv._frameworks", "kind_of_type");
     helpers.torch_stream = member("conv._frameworks", "torch_stream");
     helpers.torch_view = member("conv._frameworks", "torch_view");
-    helpers.cupy_stream = member("conv._frameworks", "cupy_stream");
     helpers.torch_empty = member("conv._frameworks", "torch_empty");
-    helpers.cupy_empty = member("conv._frameworks", "cupy_empty");
-    helpers.jax_array = member("conv._frameworks", "jax_array");
-    helpers.contiguous = member("conv._frameworks", "contiguous");
     helpers.host_numbers = member("conv._frameworks", "host_numbers");
     helpers.dtype_name = member("conv._frameworks", "dtype_name");
-    helpers.read_file = member("conv._frameworks", "read_file");
     helpers.image_error = member("conv._types", "ImageError");
     helpers.png_error = member("conv._types", "PngError");
     helpers.jpeg_error = member("conv._types", "JpegError");
@@ -61,13 +61,14 @@ Kind parse_framework(nb::handle name)
 
 void *current_stream(Kind kind, int device)
 {
-    nb::object number = (kind == Kind::torch ? helpers.torch_stream : helpers.cupy_stream)(device);
+    nb::object number =
+        kind == Kind::torch ? helpers.torch_stream(device) : helper("cupy_stream")(device);
     return reinterpret_cast<void *>(nb::cast<uintptr_t>(number));
 }
 
 nb::object contiguous_copy(Kind kind, nb::handle array)
 {
-    return helpers.contiguous(kind_names[static_cast<int>(kind)], array);
+    return helper("contiguous")(kind_names[static_cast<int>(kind)], array);
 }
 
 Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
@@ -80,7 +81,8 @@ Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sa
     tensor.writable = true;
     tensor.set_shape(shape, dimensions);
     if (kind == Kind::torch || kind == Kind::cupy) {
-        nb::handle empty = kind == Kind::torch ? helpers.torch_empty : helpers.cupy_empty;
+        nb::object empty =
+            kind == Kind::torch ? nb::borrow(helpers.torch_empty) : helper("cupy_empty");
         nb::object made = empty(tuple_of(shape, dimensions), sample_name(sample), device);
         tensor.owner = made[0];
         tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(made[1]));
@@ -102,7 +104,7 @@ nb::object finish(Tensor &result, void *stream, bool pending)
         array.block->pending = pending;
     }
     nb::object own = result.device == cpu ? to_numpy(array) : std::move(result.owner);
-    return result.kind == Kind::jax ? helpers.jax_array(own) : own;
+    return result.kind == Kind::jax ? helper("jax_array")(own) : own;
 }
 
 void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written)

@@ -15,13 +15,13 @@ namespace convpy
 struct Helpers {
     nb::handle asarray, dtype; // of NumPy
     // of conv/_frameworks.py
-    nb::handle kind_of_type, torch_stream, torch_view, cupy_stream, torch_empty, cupy_empty,
-        jax_array, contiguous, host_numbers, dtype_name, read_file;
+    nb::handle kind_of_type, torch_stream, torch_view, torch_empty, host_numbers, dtype_name;
     nb::handle image_error, png_error, jpeg_error, device_error, progress; // classes
 };
 extern Helpers helpers;
 
 void load_helpers();
+nb::object helper(const char *name); // another function of conv/_frameworks.py
 
 Kind kind_of_type(nb::handle type);
 // "numpy", "torch", "cupy", "jax": results of that package. ValueError.

@@ -252,8 +252,8 @@ nb::tuple Layer::state() const
 
 nb::str Layer::representation() const
 {
-    return nb::str("conv.Layer({} maps of {} x {} x {})")
-        .format(shape[0], shape[1], shape[2], shape[3]);
+    return nb::str("conv.Layer({} maps of {} x {} x {}{})")
+        .format(shape[0], shape[1], shape[2], shape[3], helper("layer_text")(state()));
 }
 
 namespace
@@ -327,7 +327,7 @@ void read_settings(LayerSettings &settings, int axes, nb::handle stride, nb::han
     if (settings.groups < 1 || settings.groups > 1 << 20)
         raise_value("groups must be 1 to 2^20, not %d", settings.groups);
     settings.padding = parse_padding(padding, axes);
-    settings.border = text_of(border);
+    settings.border = border_of(border);
     settings.activation = text_of(activation);
     settings.input = parse_sample(
         input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "input");
@@ -442,6 +442,9 @@ void bind_layer(nb::module_ &module)
         .def("run_with", &Layer::run_with)
         .def("__getstate__", &Layer::state)
         .def("__setstate__", restore_layer)
+        .def_prop_ro("weights", [](const Layer &layer) { return layer.state()[0]; })
+        .def_prop_ro("bias", [](const Layer &layer) { return layer.state()[1]; })
+        .def_prop_ro("stride", [](const Layer &layer) { return layer.state()[2]; })
         .def("__repr__", &Layer::representation);
 }
 

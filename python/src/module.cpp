@@ -37,8 +37,10 @@ nb::list devices()
     return result;
 }
 
-uint64_t parse_count(nb::handle value, const char *name)
+uint64_t parse_count(nb::handle value, uint64_t old, const char *name)
 {
+    if (value.is_none())
+        return old;
     nb::object whole = nb::steal(PyNumber_Index(value.ptr()));
     if (!whole.is_valid()) {
         PyErr_Clear();
@@ -52,13 +54,13 @@ uint64_t parse_count(nb::handle value, const char *name)
 
 void set_configuration(nb::handle threads, nb::handle max_pixels, nb::handle pool_bytes)
 {
-    Settings settings;
-    uint64_t count = parse_count(threads, "threads");
+    Settings settings = current_settings();
+    uint64_t count = parse_count(threads, settings.threads, "threads");
     if (count > 1024)
         raise_value("threads must be 0 to 1024, not %R", threads.ptr());
     settings.threads = static_cast<int>(count);
-    settings.max_pixels = parse_count(max_pixels, "max_pixels");
-    settings.pool_bytes = static_cast<size_t>(parse_count(pool_bytes, "pool_bytes"));
+    settings.max_pixels = parse_count(max_pixels, settings.max_pixels, "max_pixels");
+    settings.pool_bytes = parse_count(pool_bytes, settings.pool_bytes, "pool_bytes");
     Unlocked unlocked;
     configure(settings);
 }
@@ -80,11 +82,8 @@ NB_MODULE(_core, module)
     bind_encode(module);
     bind_folder(module);
     module.def("devices", devices);
-    module.def("configure", set_configuration);
-    module.def("configuration", [] {
-        Settings settings = current_settings();
-        return nb::make_tuple(settings.threads, settings.max_pixels, settings.pool_bytes);
-    });
+    auto any = nb::arg().none();
+    module.def("configure", set_configuration, any, any, any);
     module.def("version", [] { return conv_version(); });
     module.def("abandon_contexts", abandon_contexts);
     module.def("begin_shutdown", begin_shutdown);

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Arguments in all the spellings that users have: types of samples, constants of borders, tensors with gradients."""
 
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import conv
 
@@ -101,106 +103,48 @@ def test_constants_in_folders(tmp_path):
     assert not (tmp_path / "b.png").exists()
 
 
-# What conv uses of torch. The environments of most tests have no torch.
-STUB = '''
-import contextlib, sys, types
-import numpy as np
-torch = types.ModuleType("torch")
-enabled = True
-def mode(value):
-    @contextlib.contextmanager
-    def set_mode():
-        global enabled
-        before, enabled = enabled, value
-        yield
-        enabled = before
-    return set_mode
-class Tensor:
-    layout, is_cuda = "strided", False
-    device = types.SimpleNamespace(type="cpu")
-    def __init__(self, array, requires_grad=False):
-        self.array, self.requires_grad = array, requires_grad
-    dtype = property(lambda self: self.array.dtype.name)
-    shape = property(lambda self: self.array.shape)
-    def data_ptr(self): return self.array.ctypes.data
-    def stride(self): return tuple(s // self.array.itemsize for s in self.array.strides)
-    def is_neg(self): return False
-    def detach(self): return Tensor(self.array)
-    def cpu(self): return self
-    def numpy(self):
-        assert not self.requires_grad
-        return self.array
-    def requires_grad_(self):
-        self.requires_grad = True
-        return self
-    def __dlpack_device__(self): return (1, 0)
-    def __dlpack__(self, **options):
-        assert not self.requires_grad
-        return self.array.__dlpack__()
-Tensor.__module__ = "torch"
-torch.Tensor, torch.strided, torch._C = Tensor, "strided", types.SimpleNamespace(_cuda_getCurrentRawStream=None)
-torch.is_grad_enabled = lambda: enabled
-torch.no_grad = torch.inference_mode = mode(False)
-torch.enable_grad = mode(True)
-torch.from_numpy = Tensor
-torch.device = str
-for name in ("uint8", "float32", "float16"):
-    setattr(torch, name, name)
-torch.empty = lambda shape, dtype, device: Tensor(np.empty(shape, dtype))
-torch.empty_like = lambda tensor: Tensor(np.empty_like(tensor.array))
-sys.modules["torch"] = torch
-'''
-
-GRADIENTS = '''
-import numpy as np, conv, torch
-rng = np.random.default_rng(1)
-arrays = {"x": rng.random((2, 3, 9, 8), dtype="f4"), "w": rng.random((4, 3, 3, 3), dtype="f4"), "b": rng.random(4, dtype="f4"),
-          "m": rng.random((3, 3), dtype="f4")}
-def tensors(*with_grad):
-    return [torch.from_numpy(a.copy()).requires_grad_() if n in with_grad else torch.from_numpy(a.copy()) for n, a in arrays.items()]
-def calls(x, w, b, m):
-    return {"layer": lambda: conv.layer(x, w, b), "Layer": lambda: conv.Layer(w, b)(x), "filter": lambda: conv.filter(x, m, layout="CHW"),
-            "Filter": lambda: conv.Filter(m)(x, layout="CHW"), "list": lambda: conv.filter([x, x], m, layout="CHW")[1],
-            "out": lambda: conv.filter(x.detach(), m.detach(), layout="CHW", out=x), "png": lambda: conv.encode_png(x, layout="CHW")}
-uses = {"layer": "xwb", "Layer": "xwb", "filter": "xm", "Filter": "xm", "list": "xm", "out": "x", "png": "x"}
-plain = {name: call for name, call in calls(*tensors()).items() if name not in ("out", "png")}
-wanted = {name: call().numpy() for name, call in plain.items()}
-count = 0
-for grad in "xwbm":
-    for name, call in calls(*tensors(grad)).items():
-        if grad not in uses[name]:
-            continue
-        try:
-            call()
-        except BufferError as error:
-            assert "requires grad" in str(error) and "no_grad" in str(error), error
-            count += 1
-        else:
-            raise AssertionError((grad, name))
-for no_grad in (torch.no_grad, torch.inference_mode):
-    with no_grad():
-        for grad in "xwbm":
-            some = calls(*tensors(grad))
-            for name in wanted:
-                result = some[name]()
-                assert np.array_equal(result.numpy(), wanted[name]) and not result.requires_grad
-            assert some["out"]() is not None
-        with torch.enable_grad():
-            try:
-                conv.layer(*tensors("w")[:3])
-            except BufferError:
-                count += 1
-x, w, b, m = tensors("x", "w", "b", "m")
-assert np.array_equal(conv.layer(x.detach(), w.detach(), b.detach()).numpy(), wanted["layer"])
-print("refused", count)
-'''
-
-
-@pytest.mark.parametrize("module", ("stub", "torch"))
+@pytest.mark.parametrize("module", ("fake_torch", "torch"))
 def test_tensors_with_gradients(module):
     """conv computes no gradients: 1.0.0 returned a layer's result without any, so that a training loop learned nothing."""
     if module == "torch" and torch is None:
         pytest.skip("no torch")
-    text = (STUB if module == "stub" else "") + GRADIENTS
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, ROOT / "tests/support/gradients.py", module], capture_output=True, text=True, check=False)
     assert done.stdout == "refused 16\n", done.stdout + done.stderr
+
+
+def test_devices_layouts_borders_and_lists(noise, tmp_path):
+    """As torch and users write them; 1.0.0 refused all of these."""
+    image = noise((6, 8, 3))
+    planes, file = image.transpose(2, 0, 1), conv.encode_png(image)
+    for layout in ("chw", "NCHW", "nchw"):
+        assert np.array_equal(conv.decode_png(file, layout=layout), planes) and conv.encode_png(planes, layout=layout) == file
+    wanted = conv.filter(image, "gaussian5,unsharp:2,0.8", border="constant:7")
+    for chain in (["gaussian5", "unsharp:2,0.8"], ("gaussian5", " unsharp:2, 0.8"), "gaussian5, unsharp:2,0.8"):
+        assert np.array_equal(conv.filter(image, chain, border=7), wanted)
+        assert np.array_equal(conv.Filter(chain, border=np.uint8(7))(image), wanted)
+        (tmp_path / "a.png").write_bytes(file)
+        conv.filter_folder(tmp_path / "a.png", tmp_path / "b.png", chain, border=7, device="cpu")
+        assert np.array_equal(conv.decode_png(tmp_path / "b.png"), wanted)
+    assert np.array_equal(conv.layer(X, WEIGHTS, padding=1, border=0.5), conv.layer(X, WEIGHTS, padding=1, border="constant:0.5"))
+    for device in (200, np.int64(200), "cuda:200"):
+        for call in (lambda: conv.filter(image, "blur", device=device), lambda: conv.decode_png(file, device=device),
+                     lambda: conv.encode_png(image, device=device),
+                     lambda: conv.filter_folder(tmp_path, tmp_path / "out", "blur", device=device)):
+            with pytest.raises(conv.DeviceError):
+                call()
+
+
+@with_torch
+def test_weights_of_bfloat16():
+    weights = torch.tensor(WEIGHTS).bfloat16()
+    assert np.array_equal(conv.layer(X, weights), conv.layer(X, weights.float().numpy()))
+
+
+@pytest.mark.parametrize("command", ([sys.executable, "-m", "conv"], ["conv"]))
+def test_the_program(command, tmp_path):
+    """The package has the program: messages that name `conv list banks` lead to something."""
+    if command == ["conv"]:
+        command = [sys.executable, shutil.copy(ROOT / "python/conv/__main__.py", tmp_path)]
+    done = subprocess.run([*command, "list", "banks"], capture_output=True, text=True, check=True)
+    assert all(bank.name in done.stdout for bank in conv.banks())
+    assert subprocess.run([*command, "emboss"], capture_output=True, check=False).returncode == 2

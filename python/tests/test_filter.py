@@ -3,6 +3,7 @@
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_out(noise):
 def test_prepared_filters(noise):
     image = noise((20, 31, 3))
     prepared = conv.Filter("gaussian5,sharpen", border="wrap")
-    assert repr(prepared) == "conv.Filter('gaussian5,sharpen')"
+    assert repr(prepared) == "conv.Filter('gaussian5,sharpen', border='wrap')"
     wanted = conv.filter(image, "gaussian5,sharpen", border="wrap")
     for _ in range(3):
         assert np.array_equal(prepared(image), wanted)
@@ -169,10 +170,13 @@ def test_a_changed_matrix_file_is_read_again(tmp_path, noise):
 def test_names():
     names = [entry.name for entry in conv.filters()]
     assert "emboss" in names and len(names) == len(set(names)) > 10
-    assert all(entry.summary for entry in conv.filters())
+    assert "gaussian:SIGMA" in names and all(entry.summary for entry in conv.filters() + conv.banks())
     image = np.zeros((9, 9), np.uint8)
-    for name in names:
+    examples = [(entry.name, re.search(r"for example (.*)\)$", entry.summary)) for entry in conv.filters() + conv.banks()]
+    usable = [example[1] if example else name for name, example in examples]
+    for name in usable[: len(names)]:
         assert conv.filter(image, name).shape == image.shape
+    assert len(usable) > len(names) and all(conv.bank(name).ndim == 4 for name in usable[len(names) :])
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,8 @@ def test_filters_are_pickled(prepared, noise):
     """A Dataset that holds a Filter is pickled for workers that are spawned."""
     image = noise((20, 30, 3))
     for again in (pickle.loads(pickle.dumps(prepared)), copy.deepcopy(prepared)):
-        assert repr(again) == repr(prepared)
+        assert repr(again) == repr(prepared) and again == prepared and hash(again) == hash(prepared)
+        assert prepared != conv.Filter("sobel") and prepared != "sobel"
         assert np.array_equal(again(image), prepared(image))
 
 

@@ -1,53 +1,61 @@
 # SPDX-License-Identifier: MIT
-"""Functions have annotations; the type stubs declare what the extension module has, with the same arguments."""
+"""The stub has what the package has, with the same arguments; checkers of types accept right uses and find wrong ones."""
 
 import ast
-import builtins
+import importlib.util
 import inspect
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import conv
 
-CORE = ast.parse((Path(conv.__file__).parent / "_core.pyi").read_text(encoding="utf-8"))
+from conftest import ROOT
 
-
-def stub_arguments(function):
-    return [a.arg for a in function.args.args + function.args.kwonlyargs if a.arg != "self"]
-
-
+HERE = Path(conv.__file__).parent
+STUB = ast.parse((HERE / "__init__.pyi").read_text(encoding="utf-8"))
 FUNCTIONS = [name for name in conv.__all__ if inspect.isfunction(getattr(conv, name))]
+# What the annotations of arguments are, by name: of dictionaries with types, their keys.
+DICTIONARIES = {node.targets[0].id: [key.value for key in node.value.args[1].keys] for node in STUB.body
+                if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("TypedDict")}
+CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+
+
+def keys_of(name):
+    if name in DICTIONARIES:
+        return DICTIONARIES[name]
+    own = [node.target.id for node in CLASSES[name].body if isinstance(node, ast.AnnAssign)]
+    return [key for base in CLASSES[name].bases if ast.unparse(base) in {*DICTIONARIES, *CLASSES} for key in keys_of(ast.unparse(base))] + own
+
+
+def arguments(body, name):
+    """Of all overloads together."""
+    found = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            found |= {a.arg for a in node.args.args + node.args.kwonlyargs} - {"self"}
+            if node.args.kwarg:
+                found |= set(keys_of(re.fullmatch(r"Unpack\[(\w+)\]", ast.unparse(node.args.kwarg.annotation))[1]))
+    return found
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_are_annotated(name):
-    signature = inspect.signature(getattr(conv, name))
-    assert signature.return_annotation is not signature.empty
-    assert all(parameter.annotation is not parameter.empty for parameter in signature.parameters.values())
+def test_functions(name):
+    same = arguments(CLASSES["_Decoder"].body, "__call__") if name.startswith("decode") else arguments(STUB.body, name)
+    assert same == set(inspect.signature(getattr(conv, name)).parameters)
 
 
-def test_names_in_stubs_are_defined():
-    nodes = list(ast.walk(CORE))
-    known = {alias.asname or alias.name for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
-    known |= {node.name for node in nodes if isinstance(node, ast.ClassDef)}
-    used = {node.id for node in nodes if isinstance(node, ast.Name)}
-    assert used - known - set(dir(builtins)) == set()
-
-
-@pytest.mark.parametrize("cls", [n for n in CORE.body if isinstance(n, ast.ClassDef)], ids=lambda c: c.name)
-def test_classes(cls):
-    real = getattr(conv, cls.name)
-    stub = {node.name for node in cls.body}
-    ours = {name for name, value in vars(real).items()
-            if not name.startswith("_") or name in ("__call__", "__getitem__", "__len__")}
-    assert {n for n in stub if not n.startswith("__")} == {n for n in ours if not n.startswith("__")}
-    for node in cls.body:
-        if node.name in ("__init__", "__call__", "kernels"):
-            signature = getattr(real, node.name).__nb_signature__[0][0]
-            names = re.findall(r"(\w+):", signature)
-            assert stub_arguments(node) == names
+@pytest.mark.parametrize("name", ("Array", "Filter", "Layer"))
+def test_classes(name):
+    real, stub = getattr(conv, name), CLASSES[name].body
+    ours = {key for key in vars(real) if not key.startswith("_")} - {"workspace", "run_with"}  # for conv.torch
+    assert {node.name for node in stub if not node.name.startswith("_")} == ours
+    for method in {node.name for node in stub} & {"__init__", "__call__", "kernels"}:
+        assert arguments(stub, method) == set(re.findall(r"(\w+):", getattr(real, method).__nb_signature__[0][0]))
 
 
 def test_everything_is_documented():
@@ -57,3 +65,22 @@ def test_everything_is_documented():
         documentation = inspect.getdoc(getattr(conv, name))
         for parameter in inspect.signature(getattr(conv, name)).parameters:
             assert re.search(rf"\b{parameter}\b", documentation), (name, parameter)
+
+
+@pytest.mark.parametrize("checker", ("mypy", "basedpyright"))
+def test_checkers(checker, tmp_path):
+    """Each line of the uses that is marked as wrong is found, and no other. torch is what conv's stub needs of it."""
+    if importlib.util.find_spec(checker) is None:
+        pytest.skip(f"no {checker}")
+    (tmp_path / "torch.pyi").write_text("class Tensor:\n    def __dlpack__(self) -> object: ...\n"
+                                        "class device: ...\nclass dtype: ...\nuint8: dtype\n", encoding="utf-8")
+    uses = (ROOT / "tests/support/uses_of_types.py").read_text(encoding="utf-8")
+    (tmp_path / "uses.py").write_text(uses, encoding="utf-8")
+    paths = f"{HERE.parent}:{tmp_path}"
+    (tmp_path / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{HERE.parent}"], "typeCheckingMode": "strict"}}', encoding="utf-8")
+    options = ["--strict", "--follow-imports=silent"] if checker == "mypy" else ["--level", "error", "--pythonpath", sys.executable]
+    said = subprocess.run([sys.executable, "-m", checker, *options, "uses.py"], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "MYPYPATH": paths}, check=False)
+    found = {int(line) for line in re.findall(r"uses\.py:(\d+):.* error", said.stdout)}
+    wrong = {number for number, line in enumerate(uses.splitlines(), 1) if line.endswith("# wrong")}
+    assert found == wrong and len(wrong) > 10, said.stdout + said.stderr

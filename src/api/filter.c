@@ -7,6 +7,7 @@
 
 #include "api/api.h"
 #include "engine/view.h"
+#include "filter/bank.h"
 #include "filter/filter.h"
 #include "kernels/stencil/stencil.h"
 
@@ -27,6 +28,18 @@ const char *conv_filter_name(int index, const char **summary)
     if (summary)
         *summary = rows[index].summary;
     return rows[index].name;
+}
+
+const char *conv_family_name(int banks, int index, const char **example, const char **summary)
+{
+    int count;
+    const struct conv_filter_family *rows =
+        banks ? conv_bank_families(&count) : conv_filter_families(&count);
+    if (index < 0 || index >= count)
+        return NULL;
+    *example = rows[index].example;
+    *summary = rows[index].summary;
+    return rows[index].usage;
 }
 
 const char *conv_kernel_name(int index, const char **device)

@@ -7,6 +7,7 @@
 // coefficients; after the filter, if the name is both.
 #include "cli/commands.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/features.h"
@@ -19,36 +20,32 @@
 
 // --- list ----------------------------------------------------------------------------------------
 
-#define MOST_MEMBERS 4
-
-// A line of two columns, or an object.
-static void print_row(bool json, const char *left, const char *right, const char *type,
-                      const char *const members[MOST_MEMBERS][2])
+// A line of two columns, or an object of names and texts, which end with NULL.
+static void print_row(bool json, const char *left, const char *right, const char *type, ...)
 {
-    if (!json) {
-        printf("%-34s %s\n", left, right);
-        return;
-    }
-    printf("{\"type\":\"%s\"", type);
-    for (int i = 0; i < MOST_MEMBERS && members[i][0]; i++)
-        conv_json_member(stdout, members[i][0], members[i][1]);
-    puts("}");
+    va_list members;
+    va_start(members, type);
+    if (json)
+        printf("{\"type\":\"%s\"", type);
+    for (const char *name; json && (name = va_arg(members, const char *));)
+        conv_json_member(stdout, name, va_arg(members, const char *));
+    json ? puts("}") : printf("%-34s %s\n", left, right);
+    va_end(members);
 }
 
-static void print_families(bool json, const char *type, const struct conv_filter_family *families,
-                           int count)
+static void print_families(bool json, bool banks)
 {
+    int count;
+    const struct conv_filter_family *families =
+        banks ? conv_bank_families(&count) : conv_filter_families(&count);
     for (int i = 0; i < count; i++) {
         const struct conv_filter_family *row = &families[i];
-        const char *const members[MOST_MEMBERS][2] = {{"name", row->name},
-                                                      {"usage", row->usage},
-                                                      {"example", row->example},
-                                                      {"summary", row->summary}};
         char right[200];
         bool plain = strcmp(row->usage, row->example) == 0;
         snprintf(right, sizeof right, "%s%s%s%s", row->summary, plain ? "" : " (for example ",
                  plain ? "" : row->example, plain ? "" : ")");
-        print_row(json, row->usage, right, type, members);
+        print_row(json, row->usage, right, banks ? "bank" : "parametric_filter", "name", row->name,
+                  "usage", row->usage, "example", row->example, "summary", row->summary, NULL);
     }
 }
 
@@ -56,10 +53,9 @@ static void list_kernels(bool json)
 {
     const char *name, *device;
     for (int i = 0; (name = conv_kernel_name(i, &device)); i++) {
-        const char *const members[MOST_MEMBERS][2] = {{"name", name}, {"device", device}};
         char right[40];
         snprintf(right, sizeof right, "%s%s", device, i ? "" : ", the definition");
-        print_row(json, name, right, "kernel", members);
+        print_row(json, name, right, "kernel", "name", name, "device", device, NULL);
     }
 }
 
@@ -69,12 +65,10 @@ static void list_filters(bool json)
     const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
     for (int i = 0; i < count; i++) {
         const struct conv_filter_builtin *row = &builtins[i];
-        const char *const members[MOST_MEMBERS][2] = {
-            {"name", row->name}, {"family", row->family}, {"summary", row->summary}};
-        print_row(json, row->name, row->summary, "filter", members);
+        print_row(json, row->name, row->summary, "filter", "name", row->name, "family", row->family,
+                  "summary", row->summary, NULL);
     }
-    const struct conv_filter_family *families = conv_filter_families(&count);
-    print_families(json, "parametric_filter", families, count);
+    print_families(json, false);
 }
 
 int conv_list_main(const struct conv_options *options)
@@ -83,15 +77,13 @@ int conv_list_main(const struct conv_options *options)
     bool json = options->report.json;
     const char *what = options->operand_count ? options->operands[0] : "";
     bool banks = strcmp(what, "banks") == 0, kernels = strcmp(what, "kernels") == 0;
-    int count;
-    const struct conv_filter_family *families = conv_bank_families(&count);
     if (options->operand_count > 0 && !banks && !kernels)
         conv_err_set(&err, CONV_ERR_USAGE, "conv list takes banks or kernels, not '%s'", what);
     else if (options->operand_count > 1)
         conv_err_set(&err, CONV_ERR_USAGE, "conv list %s takes nothing else, not '%s'", what,
                      options->operands[1]);
     else if (banks)
-        print_families(json, "bank", families, count);
+        print_families(json, true);
     else if (kernels)
         list_kernels(json);
     else
@@ -415,10 +407,9 @@ static int show_bank(const struct conv_options *options)
 
 static bool is_filter(const char *name)
 {
-    int count;
-    const struct conv_filter_builtin *builtins = conv_filter_builtins(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(builtins[i].name, name) == 0)
+    const char *known;
+    for (int i = 0; (known = conv_filter_name(i, NULL)); i++)
+        if (strcmp(known, name) == 0)
             return true;
     return conv_filter_is_parametric(name);
 }

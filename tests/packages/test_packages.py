@@ -42,7 +42,7 @@ def use(system, cuda, before=""):
 def test_files(release):
     names = set(os.listdir(release)) - {"SHA256SUMS"}
     for kind in (r"conv-[\d.]+\.tar\.gz", r"conv-.*-linux-.*\.tar\.gz", r"conv_.*\.deb", r"libconv\d+_.*\.deb",
-                 r"libconv-dev_.*\.deb", r"conv-.*\.whl"):
+                 r"libconv-dev_.*\.deb", r"exactconv-.*\.whl"):
         assert sum(bool(re.fullmatch(kind, name)) for name in names) == 1, kind
     with open(os.path.join(release, "SHA256SUMS"), encoding="utf-8") as file:
         sums = dict(reversed(line.split()) for line in file)
@@ -145,16 +145,18 @@ def test_static_program(bare, release):
 
 def test_wheel(bare, release):
     bare.run("apt-get install -q -y --no-install-recommends python3-venv ca-certificates")
-    bare.run("python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q /packages/conv-*.whl")
+    bare.run("python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q /packages/exactconv-*.whl")
     use_it = ("import conv, numpy; a = numpy.arange(300, dtype=numpy.uint8).reshape(10, 10, 3); "
               "assert (conv.decode_png(conv.encode_png(a)) == a).all(); print(conv.__version__)")
     assert bare.run(f"cd / && /tmp/venv/bin/python -c '{use_it}'").strip() == VERSION
-    licences = bare.run("ls /tmp/venv/lib/python3*/site-packages/conv-*.dist-info/licenses")
+    for command in ("/tmp/venv/bin/conv", "/tmp/venv/bin/python -m conv"):
+        assert bare.run(f"cd / && {command} --version").startswith(f"conv {VERSION}\nwith libpng")
+    licences = bare.run("ls /tmp/venv/lib/python3*/site-packages/exactconv-*.dist-info/licenses")
     for part in ("LICENSE", "png", "deflate", "jpeg", "stb"):
         assert part in licences, part
     assert ("cuda-toolkit" in licences) == has_cuda(release)
-    bare.run("/tmp/venv/bin/pip uninstall -q -y conv && ! /tmp/venv/bin/python -c 'import conv' 2>/dev/null")
-    assert not bare.run("find /tmp/venv -path '*/site-packages/conv*'").strip()
+    bare.run("/tmp/venv/bin/pip uninstall -q -y exactconv && ! /tmp/venv/bin/python -c 'import conv' 2>/dev/null")
+    assert not bare.run("find /tmp/venv -path '*/site-packages/*conv*'").strip()
 
 
 def installation_commands():
@@ -177,6 +179,6 @@ def test_pip_install(system_name, tmp_path):
     tests = system.run(f"~/conv-env/bin/pip install -q {needed} && cd /tmp && "
                        "~/conv-env/bin/python -m pytest -q -p no:cacheprovider -c /conv/pyproject.toml /conv/python/tests", timeout=3600)
     assert re.search(r"\b[1-9]\d* passed", tests) and "failed" not in tests, tests
-    system.run("~/conv-env/bin/pip uninstall -q -y conv")
-    assert not system.run("find ~/conv-env -path '*/site-packages/conv*'").strip()
+    system.run("~/conv-env/bin/pip uninstall -q -y exactconv")
+    assert not system.run("find ~/conv-env -path '*/site-packages/*conv*'").strip()
     shutil.rmtree(system.folder)

@@ -221,6 +221,14 @@ UNIT_TEST(names_of_filters_and_kernels)
     assert_null(conv_filter_name(-1, NULL));
     assert_non_null(conv_filter_name(0, NULL));
     assert_null(conv_filter_name(10000, NULL));
+    const char *example = NULL, *summary = NULL;
+    for (int banks = 0; banks < 2; banks++) {
+        assert_string_equal(conv_family_name(banks, 0, &example, &summary),
+                            banks ? "gabor:SCALESxANGLES" : "gaussian:SIGMA");
+        assert_string_equal(example, banks ? "gabor:4x8" : "gaussian:2.5");
+        assert_null(conv_family_name(banks, -1, &example, &summary));
+        assert_null(conv_family_name(banks, 100, &example, &summary));
+    }
     conv_context_destroy(context);
 }
 
