@@ -82,7 +82,6 @@ def npp(in_passes):
         context = NppContext(torch.cuda.current_stream().cuda_stream, 0, properties.multi_processor_count, 2048, 1024, 49152, properties.major, properties.minor)
         (height, width), side = task.size, len(task.rows)
         size, origin, kernel, anchor, step, replicate = Pair(width, height), Pair(0, 0), Pair(side, side), Pair(side // 2, side // 2), width * 3, 2
-        source, target = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (task.image, task.out))
 
         def on_device(numbers):  # NPP turns a kernel by 180 degrees
             return numbers.flip(list(range(numbers.dim()))).to("cuda", torch.int32 if task.exact else torch.float32)
@@ -162,8 +161,8 @@ def gpu_filters(parser):
     """Compares filters of other GPU libraries with conv's on one interleaved image of bytes in device memory: NPP, CV-CUDA, torch
     (a depthwise layer, with conversions from and to bytes) and CuPy, whose filters cuCIM calls. Images do not fit the cache.
 
-    conv's figures are those of its fastest kernel in `conv bench kernels` on planes, in turn with the others. Each is divided
-    by a copy that its own program measures. A column says how many samples differ from sums in float64."""
+    conv's figures are those of its fastest kernel in `conv bench kernels` on planes, which compares each sample. Each figure is
+    divided by a copy that its own program measures. A column says how many samples differ from sums in float64."""
     parser.option("size", "8192x8192")
     parser.option("filters", "tent3,tent5,dense5,real5,tent9,tent15,dense15,tent31", "kinds and sides of inputs.make_matrix")
     options = parser.read(rounds=5)
@@ -177,7 +176,8 @@ def gpu_filters(parser):
             task, ways, results = Task(torch, size, read_matrix(path)), {}, {}
             moved = 2 * task.image.nbytes
             ways["copy"] = lambda: timed(torch, lambda: task.out.copy_(task.image))
-            ways["conv"] = lambda: ask([options.conv, "bench", "kernels", "--device", "cuda", "--image-size", options.size, "--filter", path, "--json"])[0]
+            ours = ask([options.conv, "bench", "kernels", "--device", "cuda", "--image-size", options.size, "--filter", path, "--json"])[0]["rows"]
+            best = min((row for row in ours if row["where"] == "cuda" and row["kind"] == "variant" and "skipped" not in row), key=lambda row: row["ms"])
             for library, make in LIBRARIES.items():
                 try:
                     made = make(task)
@@ -188,8 +188,6 @@ def gpu_filters(parser):
                 except Exception as error:  # each library has its own
                     print(f"{name}, {library}: not measured: {type(error).__name__}: {str(error)[:100]}", file=sys.stderr)
             times = take_turns(ways, options.rounds)
-            rows = [row for row in times["conv"].results[-1]["rows"] if row["where"] == "cuda" and "skipped" not in row]
-            best = min((row for row in rows if row["kind"] == "variant"), key=lambda row: row["ms"])
             copy = statistics.median(times["copy"].results)
             report.row(name, f"conv `{best['name']}`", f"{1e3 * best['ms']:.0f}", f"{moved / best['ms'] / 1e6:.0f}", f"{best['share_of_copy']:.2f}", 0, 0, 1,
                        filter=name, conv=best)
