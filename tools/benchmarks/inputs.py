@@ -168,7 +168,8 @@ def cut_crops(photos, target, count, width, height, scaled=False):
 
 def dataset(parser):
     """Makes a set of thousands of different PNG images: those of some of Debian's packages (icons, drawings, wallpapers), each
-    content once, in a fixed random order. The packages are downloaded with apt-get and unpacked, not installed.
+    content once, without those of 256 MiB of samples or more, in a fixed random order. The packages are downloaded with apt-get
+    and unpacked, not installed.
 
     tools/bench dataset /dev/shm/images && tools/bench competitors /dev/shm/images /dev/shm/out"""
     parser.add_argument("folder", help="emptied")
@@ -184,7 +185,7 @@ def dataset(parser):
         for path in filter(os.path.isfile, sorted(glob.glob(f"{box}/tree/**/*.png", recursive=True))):  # not every link leads to a file
             with open(path, "rb") as file:
                 data = file.read()
-            if data.startswith(png.SIGNATURE):
+            if data.startswith(png.SIGNATURE) and samples_of(path) < 1 << 28:
                 different.setdefault(hashlib.sha256(data).digest(), path)
         paths = [different[key] for key in sorted(different)][:options.count or None]
         for number, path in enumerate(paths):
