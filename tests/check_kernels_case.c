@@ -145,6 +145,32 @@ static void random_shape(struct check_random *random, struct shape *shape, int b
     random_pads(random, shape);
 }
 
+static double random_coef(struct check_random *random)
+{
+    return (double)(check_random_next(random) >> 20) / 0x1p42 - 1;
+}
+
+// Two products at most, and a centre, or taps only.
+static void random_real(struct check_random *random, struct conv_real *real)
+{
+    real->side = 1 + 2 * check_random_below(random, CONV_FILTER_MAX_SIDE / 2 + 1);
+    real->lines = check_random_below(random, CONV_REAL_MOST_LINES + 1);
+    for (int k = 0; k < real->lines; k++)
+        for (int i = 0; i < real->side; i++) {
+            real->column[k][i] = random_coef(random);
+            real->row[k][i] = random_coef(random);
+        }
+    real->taps = real->lines ? check_random_below(random, 2)
+                             : 1 + check_random_below(random, CONV_REAL_MOST_TAPS);
+    for (int k = 0; k < real->taps; k++) {
+        real->tap[k] = (struct conv_real_tap){.coef = random_coef(random)};
+        if (!real->lines) {
+            real->tap[k].x = check_random_below(random, real->side) - real->side / 2;
+            real->tap[k].y = check_random_below(random, real->side) - real->side / 2;
+        }
+    }
+}
+
 void check_case_init(struct check_case *c, uint64_t seed)
 {
     *c = (struct check_case){.seed = seed};
@@ -157,12 +183,8 @@ void check_case_init(struct check_case *c, uint64_t seed)
     if (depth == 32)
         c->border_value = c->border_value / 8 - 10; // in units of the samples
     if (depth == 32 && !c->filter.decimated.step && !c->filter.magnitude &&
-        check_random_below(&random, 2)) {
-        c->filter.threshold = 0;
-        c->filter.line_side = 1 + 2 * check_random_below(&random, CONV_FILTER_MAX_SIDE / 2 + 1);
-        for (int i = 0; i < CONV_FILTER_MAX_SIDE; i++)
-            c->filter.line[i] = (double)(check_random_next(&random) >> 20) / 0x1p42 - 1;
-    }
+        check_random_below(&random, 2))
+        random_real(&random, &c->filter.real);
     conv_stencil_init(&c->stencil, &c->filter, depth, c->border, c->border_value);
     c->stencil.floats = check_random_below(&random, 6) == 0 || c->stencil.depth == 32;
     conv_stencil_interleave(&c->stencil, PICK(&random, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4));

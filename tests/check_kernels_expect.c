@@ -90,28 +90,33 @@ static float float_at(const struct check_case *c, int p, int x, int y)
     return ((const float *)(const void *)(plane->src + row * plane->src_stride))[column];
 }
 
-static float define_lines(const struct check_case *c, int p, int x, int y)
+// In the order of stencil.h, with samples from the filter's own taps.
+static float define_precise(const struct check_case *c, int p, int x, int y)
 {
-    const struct conv_filter *f = &c->filter;
-    int half = f->line_side / 2;
-    double sum = (double)(float)f->offset;
-    for (int i = -half; i <= half; i++) {
-        double down = 0;
-        for (int j = -half; j <= half; j++)
-            down += (double)float_at(c, p, x + i, y + j) * f->line[half + j];
-        sum += down * f->line[half + i];
-    }
+    const struct conv_real *f = &c->filter.real;
+    int half = f->side / 2, channels = c->stencil.channels;
+    double sum = (double)(float)c->filter.offset;
+    for (int k = 0; k < f->lines; k++)
+        for (int i = -half; i <= half; i++) {
+            double down = 0;
+            for (int j = -half; j <= half; j++)
+                down = fma(f->column[k][half + j], float_at(c, p, x + i * channels, y + j), down);
+            sum = fma(f->row[k][half + i], down, sum);
+        }
+    for (int k = 0; k < f->taps; k++)
+        sum = fma(f->tap[k].coef, float_at(c, p, x + f->tap[k].x * channels, y + f->tap[k].y), sum);
     return (float)sum;
 }
 
 static float define_real(const struct check_case *c, int p, int x, int y)
 {
-    if (c->stencil.depth == 32 && c->filter.line_side)
-        return define_lines(c, p, x, y);
     const struct conv_filter *f = &c->filter;
     int unit = c->stencil.depth == 16 ? 257 : 1;
     float sum = (float)(f->offset * unit);
-    for (int k = 0; k < f->width * f->height; k++) {
+    bool precise = c->stencil.depth == 32 && f->real.side;
+    if (precise)
+        sum = define_precise(c, p, x, y);
+    for (int k = 0; k < f->width * f->height && !precise; k++) {
         float coef = (float)(f->coef[k] / f->scale);
         float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
         if (coef != 0)
@@ -135,7 +140,7 @@ static float define_magnitude(const struct check_case *c, int p, int x, int y)
     int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
     float g[2] = {0}; // sums of small integers, exact, but at 32 bits
     for (int k = 0; k < side * side; k++) {
-        float sample = float_at(c, p, x + k % side - side / 2, y + k / side - side / 2);
+        float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
         float coefs[2] = {(float)f->coef[k], (float)f->coef[k % side * side + k / side]};
         for (int i = 0; i < 2; i++)
             if (coefs[i] != 0)

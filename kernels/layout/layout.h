@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Copies of samples between image layouts in device memory: planes, interleaved samples, any
-// strides; with conversion of sample types and channels. Plain C without CUDA types.
+// Copies of samples between image layouts: planes, interleaved samples, any strides; with
+// conversion of sample types and channels. Plain C without CUDA types.
 #ifndef CONV_KERNELS_LAYOUT_LAYOUT_H
 #define CONV_KERNELS_LAYOUT_LAYOUT_H
 
@@ -28,10 +28,10 @@ struct conv_layout_view {
     bool padded;
 };
 
-// An image to copy. Source and destination do not overlap. Integers are widened by x * 257,
-// narrowed by x / 257 (rounded), and converted to floats of the same value. A single colour channel
-// is repeated for several; alpha is dropped, or added as the largest integer. Floats are only
-// copied, and several colour channels are not reduced to one.
+// An image to copy in device memory. Source and destination do not overlap. Integers are widened by
+// x * 257, narrowed by x / 257 (rounded), and converted to floats of the same value. A single
+// colour channel is repeated for several; alpha is dropped, or added as the largest integer. Floats
+// are only copied, and several colour channels are not reduced to one.
 struct conv_layout_copy {
     struct conv_layout_view dst, src;
     int32_t width, height; // pixels, at least 1
@@ -57,6 +57,13 @@ static inline bool conv_layout_can(const struct conv_layout_copy *copy)
            (src->sample_bytes < 4 || dst->sample_bytes == 4) &&
            !(adds_alpha && dst->sample_bytes == 4);
 }
+
+// Copies `width` samples of a row in host memory, with the same conversions. Strides are counted in
+// samples, `to` and `from` are the bytes of one.
+void conv_layout_copy_row(void *dst, int to, int64_t dst_stride, const void *src, int from,
+                          int64_t src_stride, int64_t width);
+// Sets samples of 1 or 2 bytes to the largest integer.
+void conv_layout_fill_row(void *row, int bytes, int64_t stride, int64_t width);
 
 // Queues all copies on `stream`, a cudaStream_t of the calling thread's current device: one launch
 // for every 24 copies of the same sample types. `copies` has been read on return. On failure

@@ -30,6 +30,13 @@ static float read_float(const struct conv_stencil *stencil, const struct conv_st
     return ((const float *)(const void *)(plane->src + sy * plane->src_stride))[sx];
 }
 
+// The same where tap i of a row, counted from the centre, leads to from column x.
+static float read_tap(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                      int x, int i, int y)
+{
+    return read_float(stencil, plane, x + (stencil->depth == 32 ? i * stencil->channels : i), y);
+}
+
 static void write_sample(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                          int x, int y, int value)
 {
@@ -87,31 +94,35 @@ static int64_t sum_exact(const struct conv_stencil *stencil, const struct conv_s
 static float sum_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                       int x, int y)
 {
-    int left = x - stencil->width / 2, top = y - stencil->height / 2;
+    int left = -(stencil->width / 2), top = y - stencil->height / 2;
     float sum = stencil->fbias;
     for (int j = 0; j < stencil->height; j++) {
         for (int i = 0; i < stencil->width; i++) {
             float coef = stencil->fcoef[j * stencil->width + i];
             if (coef != 0)
-                sum = fmaf(coef, read_float(stencil, plane, left + i, top + j), sum);
+                sum = fmaf(coef, read_tap(stencil, plane, x, left + i, top + j), sum);
         }
     }
     return keep_real(stencil, plane, x, y, sum);
 }
 
-static float sum_lines(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
-                       int x, int y)
+static float sum_precise(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
+                         int x, int y)
 {
-    int half = stencil->line_side / 2;
+    const struct conv_real *real = &stencil->real;
+    int half = real->side / 2;
     double sum = (double)stencil->fbias;
-    for (int i = 0; i < stencil->line_side; i++) {
-        double down = 0;
-        for (int j = 0; j < stencil->line_side; j++)
-            down +=
-                (double)read_float(stencil, plane, x + i - half, y + j - half) * stencil->line[j];
-        sum += down * stencil->line[i];
-    }
-    return (float)sum;
+    for (int k = 0; k < real->lines; k++)
+        for (int i = 0; i < real->side; i++) {
+            double down = 0;
+            for (int j = 0; j < real->side; j++)
+                down = fma(real->column[k][j],
+                           (double)read_tap(stencil, plane, x, i - half, y + j - half), down);
+            sum = fma(real->row[k][i], down, sum);
+        }
+    for (const struct conv_real_tap *tap = real->tap; tap < real->tap + real->taps; tap++)
+        sum = fma(tap->coef, (double)read_tap(stencil, plane, x, tap->x, y + tap->y), sum);
+    return keep_real(stencil, plane, x, y, (float)sum);
 }
 
 static float join_gradient(const struct conv_stencil *stencil, float gx, float gy)
@@ -138,11 +149,11 @@ static float find_magnitude(const struct conv_stencil *stencil,
 static float find_float_magnitude(const struct conv_stencil *stencil,
                                   const struct conv_stencil_plane *plane, int x, int y)
 {
-    int side = stencil->width, left = x - side / 2, top = y - side / 2;
+    int side = stencil->width, left = -(side / 2), top = y - side / 2;
     float across = 0, down = 0;
     for (int j = 0; j < side; j++) {
         for (int i = 0; i < side; i++) {
-            float sample = read_float(stencil, plane, left + i, top + j);
+            float sample = read_tap(stencil, plane, x, left + i, top + j);
             float coef = stencil->fcoef[j * side + i], transposed = stencil->fcoef[i * side + j];
             if (coef != 0)
                 across = fmaf(coef, sample, across);
@@ -160,8 +171,8 @@ static float filter_float(const struct conv_stencil *stencil,
     if (stencil->magnitude)
         return stencil->depth == 32 ? find_float_magnitude(stencil, plane, x, y)
                                     : find_magnitude(stencil, plane, x, y);
-    if (stencil->line_side)
-        return sum_lines(stencil, plane, x, y);
+    if (stencil->real.side)
+        return sum_precise(stencil, plane, x, y);
     if (!stencil->exact)
         return sum_real(stencil, plane, x, y);
     return (float)((double)sum_exact(stencil, plane, x, y) / (double)stencil->divisor);

@@ -138,11 +138,12 @@ static void init_real(struct conv_stencil *stencil, const struct conv_filter *fi
 }
 
 // Float32 samples get the coefficients that are not rounded.
-static void init_line(struct conv_stencil *stencil, const struct conv_filter *filter)
+static void init_precise(struct conv_stencil *stencil, const struct conv_filter *filter)
 {
-    stencil->line_side = stencil->width = stencil->height = filter->line_side;
-    memcpy(stencil->line, filter->line, sizeof stencil->line);
+    stencil->real = filter->real;
+    stencil->width = stencil->height = filter->real.side;
     stencil->fbias = (float)filter->offset;
+    stencil->fkeep_below = (float)filter->threshold;
 }
 
 static void init_decimated(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
@@ -186,8 +187,8 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         init_decimated(stencil, filter, unit);
     else if (stencil->magnitude)
         init_magnitude(stencil, filter, unit);
-    else if (float_samples && filter->line_side)
-        init_line(stencil, filter);
+    else if (float_samples && filter->real.side)
+        init_precise(stencil, filter);
     else if (stencil->exact)
         init_exact(stencil, filter, unit);
     else
@@ -197,8 +198,11 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
 {
     int from = stencil->width, to = (from - 1) * channels + 1;
-    if (stencil->magnitude || stencil->decimated.step || stencil->line_side ||
-        to > CONV_FILTER_MAX_SIDE)
+    if (stencil->depth == 32 && !stencil->decimated.step) {
+        stencil->channels = channels;
+        return true;
+    }
+    if (stencil->magnitude || stencil->decimated.step || to > CONV_FILTER_MAX_SIDE)
         return false;
     struct conv_stencil taps = *stencil;
     memset(stencil->icoef, 0, sizeof stencil->icoef);

@@ -33,11 +33,11 @@ extern "C" {
 // Float32 samples (depth 32) have float32 results; offset and border value are used as stated, in
 // the samples' own units. Every filter is then real: out = acc, also where its numbers are
 // integers. A magnitude's gx and gy are such sums, from 0, of fcoef (which is not scaled) and of
-// its transpose. With line_side, the width and height, coefficients are a column times an equal
-// row:
-//   v(x) = sum line[j] * p(x, y + j - side / 2);  out = (float)(fbias + sum line[i] * v(x + i -
-//   side / 2))
-// in float64, j and i ascending, from 0 and fbias, each product and each sum rounded. An infinite
+// its transpose. With real.side, the width and height, sums are of float64, by fused multiply-adds:
+//   v(x) = sum column[j] * p(x, y + j - side / 2), from 0
+//   acc = fbias; for each of the products: acc += sum row[i] * v(x + i - side / 2)
+//   for each tap: acc += coef * p;  out = (float)acc, or k as above
+// with i, j and taps ascending. An infinite
 // sample or a NaN affects the results whose taps on it are not 0, and no
 // others; which NaN value results is not defined. With divisor 1 and no offset, a magnitude of
 // 8-bit samples is the exact root, rounded once: below 256 its square is an integer of less than 24
@@ -79,8 +79,7 @@ struct conv_stencil {
     float fdivisor;  // magnitude: the scale
     int64_t keep_below; // exact: the threshold in samples times divisor, rounded up
     struct conv_decimated decimated;
-    int line_side; // depth 32; 0: fcoef counts
-    double line[CONV_FILTER_MAX_SIDE];
+    struct conv_real real; // depth 32; side 0: fcoef counts
     float fkeep_below; // real: the threshold in samples; exact: keep_below, infinite beyond 2^24
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
     float fcoef[CONV_FILTER_MAX_TAPS];   // real: (float)(coef / scale), row by row; of magnitudes
@@ -222,9 +221,11 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
                        enum conv_border border, float border_value);
 
 // Converts a stencil for planes to one for images stored as RGBRGB...: the taps of a row are
-// `channels` samples apart, with zeros between them. Each plane of a launch is then such an image,
-// whose width in samples is a multiple of `channels`. Returns false and leaves *stencil unchanged
-// for magnitudes, and if a row of taps would be longer than CONV_FILTER_MAX_SIDE.
+// `channels` samples apart, with zeros between them; at depth 32 it stays as it is, and kernels
+// step over the samples between taps. Each plane of a launch is then such an image, whose width in
+// samples is a multiple of `channels`. Returns false and leaves *stencil unchanged with
+// decimated.step, and at depths 8 and 16 for magnitudes and if a row of taps would be longer than
+// CONV_FILTER_MAX_SIDE.
 bool conv_stencil_interleave(struct conv_stencil *stencil, int channels);
 
 // True if the coefficients of an exact stencil are integers column[j] * row[i]; fills `height` and

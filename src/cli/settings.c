@@ -11,10 +11,9 @@
 #include "png/png.h"
 
 // A member that is added to one of these decides results: print it below.
-_Static_assert(sizeof(struct conv_filter) == 64 + 2 * sizeof(int) +
-                                                 CONV_FILTER_MAX_TAPS * sizeof(double) +
-                                                 (6 + CONV_FILTER_MAX_SIDE) * sizeof(double) +
-                                                 sizeof(struct conv_decimated) + sizeof(int),
+_Static_assert(sizeof(struct conv_filter) ==
+                   64 + 2 * sizeof(int) + (CONV_FILTER_MAX_TAPS + 5) * sizeof(double) +
+                       sizeof(struct conv_real) + sizeof(struct conv_decimated) + sizeof(int),
                "every member of a filter is printed");
 _Static_assert(sizeof(struct conv_blend) == 6 * sizeof(int), "every member of a blend is printed");
 _Static_assert(sizeof(struct conv_pooling) == (CONV_POOL_KINDS + 2) * sizeof(int),
@@ -47,8 +46,8 @@ static void print_filters(FILE *out, const struct conv_settings *settings)
             fputs(" magnitude", out);
         if (filter->threshold > 0)
             fprintf(out, " threshold %.17g", filter->threshold);
-        if (filter->line_side)
-            print_values(out, " line", filter->line, (size_t)filter->line_side * sizeof(double));
+        if (filter->real.side)
+            print_values(out, " real", &filter->real, sizeof filter->real);
         else if (filter->decimated.step)
             print_values(out, " decimated", &filter->decimated, sizeof filter->decimated);
         else

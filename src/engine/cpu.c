@@ -21,7 +21,7 @@ static enum conv_status cpu_open(struct conv_backend **out,
     backend->grid = 1;
     for (int i = 0; i < config->filter_count; i++) {
         const struct conv_filter *filter = &config->filters[i];
-        int side = filter->height > filter->line_side ? filter->height : filter->line_side;
+        int side = filter->height > filter->real.side ? filter->height : filter->real.side;
         int coarse = conv_decimated_reach(&filter->decimated);
         backend->reach += side / 2 + coarse;
         backend->grid = coarse > 0 ? CONV_DECIMATED_GRID : backend->grid;

@@ -16,11 +16,19 @@
 #define SCRATCH_ALIGN 64
 #define LEAST_REACHES 2 // rows of a band for each row that a large Gaussian reaches
 
-// Rows [from, to) of a plane.
-static enum conv_status filter_rows(const struct conv_stencil_plan *plan,
+// Rows [from, to) of a plane, or of pixels of `channels` float32 samples; width: in samples.
+static enum conv_status filter_rows(const struct conv_stencil_plan *plan, int channels,
                                     const struct conv_plane *dst, const struct conv_plane *src,
                                     int width, int height, int from, int to, void *scratch)
 {
+    struct conv_stencil stencil;
+    struct conv_stencil_plan own;
+    if (channels > 1) {
+        stencil = *plan->stencil;
+        conv_stencil_interleave(&stencil, channels);
+        conv_stencil_plan_init(&own, plan->variant, &stencil);
+        plan = &own;
+    }
     struct conv_stencil_plane plane = {
         .src = src->data,
         .dst = dst->data,
@@ -143,7 +151,7 @@ static void filter_group_rows(struct filtering *f, int index, int from, int to, 
     if (plan->stencil->floats)
         dst.stride = (ptrdiff_t)conv_image_stride(shape->width, 32);
     enum conv_status status =
-        filter_rows(plan, &dst, &src, shape->width, shape->height, from, to, scratch);
+        filter_rows(plan, 1, &dst, &src, shape->width, shape->height, from, to, scratch);
     if (status)
         atomic_store(&f->status, (int)status);
 }
@@ -199,24 +207,29 @@ static enum conv_status filter_planes(struct conv_stream *stream, const struct c
     return (enum conv_status)atomic_load(&f.status);
 }
 
+static void step_plane(enum conv_alpha_step step, const uint8_t *src, const struct conv_plane *dst,
+                       const uint8_t *alpha, int width, int height, int depth)
+{
+    struct conv_stencil_plane plane = {.src = src,
+                                       .dst = dst->data,
+                                       .dst_stride = dst->stride,
+                                       .width = width,
+                                       .height = height,
+                                       .alpha = alpha};
+    conv_alpha_run(step, &plane, depth);
+}
+
 // `src`: the planes before the filter.
 static void run_alpha_step(enum conv_alpha_step step, const struct conv_group *group,
                            const uint8_t *src, uint8_t *planes)
 {
     for (int p = 0; p < group->plane_count; p++) {
         const struct conv_group_plane *shape = &group->planes[p];
-        ptrdiff_t stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
-        if (shape->alpha < 0)
-            continue;
-        struct conv_stencil_plane plane = {
-            .src = src + shape->offset,
-            .dst = planes + shape->offset,
-            .dst_stride = stride,
-            .width = shape->width,
-            .height = shape->height,
-            .alpha = planes + group->planes[shape->alpha].offset,
-        };
-        conv_alpha_run(step, &plane, shape->depth);
+        struct conv_plane dst = {planes + shape->offset,
+                                 (ptrdiff_t)conv_image_stride(shape->width, shape->depth)};
+        if (shape->alpha >= 0)
+            step_plane(step, src + shape->offset, &dst, planes + group->planes[shape->alpha].offset,
+                       shape->width, shape->height, shape->depth);
     }
 }
 
@@ -248,10 +261,36 @@ enum conv_status conv_cpu_stream_run(struct conv_stream *stream, struct conv_gro
 // --- one band of an image ------------------------------------------------------------------------
 
 // Rows `top` to `bottom` - 1 of the image are read, of which `first` to `last` - 1 become results.
-// Planes are filtered where they are; other layouts are copied to planes that stay in the caches.
+// Planes are filtered where they are, float32 samples of pixels as one plane; other layouts are
+// copied to planes that stay in the caches.
 struct band {
     int top, bottom, first, last;
+    int channels; // of the pixels of such a plane; else 1
 };
+
+// Makes one plane of two images of float32 pixels if kernels can filter them so. Returns the
+// channels of its pixels, else 1. Alpha is filtered as well.
+static int join_channels(const struct conv_backend *filter, conv_image *source, conv_image *result)
+{
+    int channels = source->channels;
+    bool passes = source->has_alpha && filter->alpha == CONV_ALPHA_KEEP;
+    if (source->sample != CONV_SAMPLE_F32 || result->sample != CONV_SAMPLE_F32 || channels == 1 ||
+        !conv_view_is_packed(source) || !conv_view_is_packed(result) ||
+        filter->alpha == CONV_ALPHA_PREMULTIPLY || (passes && conv_view_is(source, result)) ||
+        source->width > INT_MAX / 2 / channels)
+        return 1;
+    for (int s = 0; s < filter->op_count; s++)
+        if (!filter->chain[s].plan[conv_chain_at(32)].variant->pixels)
+            return 1;
+    conv_image *views[] = {source, result};
+    for (int k = 0; k < 2; k++) {
+        views[k]->width *= channels;
+        views[k]->channels = 1;
+        views[k]->column_stride = conv_sample_bytes(CONV_SAMPLE_F32);
+        views[k]->has_alpha = 0;
+    }
+    return channels;
+}
 
 static bool is_direct(const struct conv_backend *filter, const conv_image *source,
                       const conv_image *result)
@@ -283,21 +322,15 @@ static conv_image cut_channels(const conv_image *view, int channel, int channels
 // Of an image of a filter whose configuration keeps alpha of no filter.
 static void step_image(enum conv_alpha_step step, const struct conv_image *image)
 {
-    for (int c = 0; image->alpha && c < image->channels - 1; c++) {
-        struct conv_stencil_plane plane = {
-            .dst = image->plane[c].data,
-            .dst_stride = image->plane[c].stride,
-            .width = image->width,
-            .height = image->height,
-            .alpha = image->plane[image->channels - 1].data,
-        };
-        conv_alpha_run(step, &plane, image->depth);
-    }
+    for (int c = 0; image->alpha && c < image->channels - 1; c++)
+        step_plane(step, NULL, &image->plane[c], image->plane[image->channels - 1].data,
+                   image->width, image->height, image->depth);
 }
 
 // Filters the planes of `at[0]` through the whole chain, back and forth between the two images;
 // returns the one that has the results. The first may be the source itself, if it is not written.
-static enum conv_status filter_chain(const struct conv_backend *filter,
+// pixel: the channels of its pixels, see struct band.
+static enum conv_status filter_chain(const struct conv_backend *filter, int pixel,
                                      const struct conv_image *source, struct conv_image at[2],
                                      void *scratch, const struct conv_image **result)
 {
@@ -307,8 +340,8 @@ static enum conv_status filter_chain(const struct conv_backend *filter,
         const struct conv_stencil_plan *plan = &filter->chain[s].plan[conv_chain_at(source->depth)];
         struct conv_image *dst = src == &at[0] ? &at[1] : &at[0];
         for (int c = 0; c < src->channels && !status; c++)
-            status = filter_rows(plan, &dst->plane[c], &src->plane[c], src->width, src->height, 0,
-                                 src->height, scratch);
+            status = filter_rows(plan, pixel, &dst->plane[c], &src->plane[c], src->width,
+                                 src->height, 0, src->height, scratch);
         if (!status)
             step_image(alpha_step(filter, s), dst);
         src = dst;
@@ -356,8 +389,8 @@ static enum conv_status run_direct(const struct conv_backend *filter, const stru
     if (status)
         return status;
     for (int c = 0; c < channels && !status; c++)
-        status = filter_rows(plan, &dst.plane[c], &src.plane[c], src.width, src.height, band->first,
-                             band->last, memory.scratch);
+        status = filter_rows(plan, band->channels, &dst.plane[c], &src.plane[c], src.width,
+                             src.height, band->first, band->last, memory.scratch);
     conv_memory_give(filter->device->pools, CONV_HOST, memory.block);
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
@@ -398,7 +431,7 @@ static enum conv_status run_staged(const struct conv_backend *filter, const stru
         wide.alpha = alpha;
         staged[(filter->op_count - 1) % 2] = wide;
     }
-    status = filter_chain(filter, in, staged, memory.scratch, &out);
+    status = filter_chain(filter, band->channels, in, staged, memory.scratch, &out);
     if (!status) {
         conv_image view = conv_view_of(out);
         view = cut_rows(&view, band->first - band->top, band->last - band->top);
@@ -410,17 +443,19 @@ static enum conv_status run_staged(const struct conv_backend *filter, const stru
     return status ? conv_err_set(err, status, "a kernel failed") : CONV_OK;
 }
 
-static enum conv_status run_band(const struct conv_backend *filter, const struct band *band,
+static enum conv_status run_band(const struct conv_backend *filter, struct band *band,
                                  const conv_image *result, const conv_image *source,
                                  struct conv_err *err)
 {
     bool passes = source->has_alpha && filter->alpha == CONV_ALPHA_KEEP;
-    int channels = source->channels - passes;
-    enum conv_status status = is_direct(filter, source, result)
-                                  ? run_direct(filter, band, result, source, channels, err)
-                                  : run_staged(filter, band, result, source, channels, err);
+    conv_image from = *source, to = *result;
+    band->channels = join_channels(filter, &from, &to);
+    int last = source->channels - 1, channels = from.channels - (passes && from.channels > 1);
+    enum conv_status status = is_direct(filter, &from, &to)
+                                  ? run_direct(filter, band, &to, &from, channels, err)
+                                  : run_staged(filter, band, &to, &from, channels, err);
     if (!status && passes && !conv_view_is(source, result)) {
-        conv_image from = cut_channels(source, channels, 1), to = cut_channels(result, channels, 1);
+        from = cut_channels(source, last, 1), to = cut_channels(result, last, 1);
         conv_view_copy(&to, &from, band->first, band->last - band->first);
     }
     return status;
@@ -454,7 +489,9 @@ static int choose_rows(const struct run *run, int i)
     const conv_image *source = &run->sources[i];
     size_t row = (size_t)(source->width * conv_sample_bytes(source->sample) * source->channels);
     int64_t least = LEAST_BAND_ROWS, rows;
-    bool direct = is_direct(filter, source, &run->results[i]);
+    conv_image from = *source, to = run->results[i];
+    join_channels(filter, &from, &to);
+    bool direct = is_direct(filter, &from, &to);
     if (!direct && (filter->wraps || conv_view_is(source, &run->results[i])))
         return source->height;
     if ((int64_t)filter->reach * BAND_REACHES > least)

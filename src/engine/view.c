@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Copies between views row by row and channel by channel. Loops over contiguous samples are
-// separate, so that compilers turn them into vector code.
+// Copies between views row by row and channel by channel.
 #include "engine/view.h"
 
 #include <string.h>
 
 #include "base/features.h"
+#include "kernels/layout/layout.h"
 #include "png/cpu/filter_rows.h"
 #include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
@@ -76,94 +76,6 @@ conv_image conv_view_stored(const conv_image *view, int orientation)
 
 // --- copies --------------------------------------------------------------------------------------
 
-static inline uint8_t u8_of_u8(uint8_t sample)
-{
-    return sample;
-}
-
-static inline uint8_t u8_of_u16(uint16_t sample)
-{
-    return (uint8_t)((sample + 128u) / 257);
-}
-
-static inline uint16_t u16_of_u8(uint8_t sample)
-{
-    return (uint16_t)(sample * 257);
-}
-
-static inline uint16_t u16_of_u16(uint16_t sample)
-{
-    return sample;
-}
-
-static inline float f32_of_u8(uint8_t sample)
-{
-    return sample;
-}
-
-static inline float f32_of_u16(uint16_t sample)
-{
-    return sample;
-}
-
-static inline float f32_of_f32(float sample)
-{
-    return sample;
-}
-
-// `width` samples at strides counted in samples.
-typedef void (*copy_fn)(void *dst, int64_t dst_stride, const void *src, int64_t src_stride,
-                        int64_t width);
-
-#define COPY(to, from, to_type, from_type)                                                         \
-    static void copy_##to##_of_##from(void *dst, int64_t dst_stride, const void *src,              \
-                                      int64_t src_stride, int64_t width)                           \
-    {                                                                                              \
-        to_type *restrict d = dst;                                                                 \
-        const from_type *restrict s = src;                                                         \
-        if (dst_stride == 1 && src_stride == 1)                                                    \
-            for (int64_t x = 0; x < width; x++)                                                    \
-                d[x] = to##_of_##from(s[x]);                                                       \
-        else if (dst_stride == 1 && src_stride == 3)                                               \
-            for (int64_t x = 0; x < width; x++)                                                    \
-                d[x] = to##_of_##from(s[3 * x]);                                                   \
-        else if (dst_stride == 3 && src_stride == 1)                                               \
-            for (int64_t x = 0; x < width; x++)                                                    \
-                d[3 * x] = to##_of_##from(s[x]);                                                   \
-        else                                                                                       \
-            for (int64_t x = 0; x < width; x++)                                                    \
-                d[x * dst_stride] = to##_of_##from(s[x * src_stride]);                             \
-    }
-COPY(u8, u8, uint8_t, uint8_t)
-COPY(u8, u16, uint8_t, uint16_t)
-COPY(u16, u8, uint16_t, uint8_t)
-COPY(u16, u16, uint16_t, uint16_t)
-COPY(f32, u8, float, uint8_t)
-COPY(f32, u16, float, uint16_t)
-COPY(f32, f32, float, float)
-
-static copy_fn choose_copy(conv_sample to, conv_sample from)
-{
-    if (to == CONV_SAMPLE_U8)
-        return from == CONV_SAMPLE_U8 ? copy_u8_of_u8 : copy_u8_of_u16;
-    if (to == CONV_SAMPLE_U16)
-        return from == CONV_SAMPLE_U8 ? copy_u16_of_u8 : copy_u16_of_u16;
-    return from == CONV_SAMPLE_U8    ? copy_f32_of_u8
-           : from == CONV_SAMPLE_U16 ? copy_f32_of_u16
-                                     : copy_f32_of_f32;
-}
-
-static void fill(uint8_t *row, conv_sample sample, int64_t stride, int64_t width)
-{
-    uint16_t *wide = (uint16_t *)(void *)row;
-    if (sample == CONV_SAMPLE_U8)
-        for (int64_t x = 0; x < width; x++)
-            row[x * stride] = 255;
-    else
-        for (int64_t x = 0; x < width; x++)
-            wide[x * stride] = 65535;
-}
-
 // The channel of the source that becomes channel c of the result; -1: opaque alpha.
 static int source_channel(int c, int to, int from)
 {
@@ -224,16 +136,16 @@ static void join_row(const struct conv_filter_rows *functions, const conv_image 
 static void copy_channels(const conv_image *dst, const conv_image *src, uint8_t *dst_row,
                           const uint8_t *src_row)
 {
-    copy_fn copy = choose_copy(dst->sample, src->sample);
-    int64_t to = conv_sample_bytes(dst->sample), from = conv_sample_bytes(src->sample);
+    int to = (int)conv_sample_bytes(dst->sample), from = (int)conv_sample_bytes(src->sample);
     for (int c = 0; c < dst->channels; c++) {
         int channel = source_channel(c, dst->channels, src->channels);
         uint8_t *out = dst_row + c * dst->channel_stride;
         if (channel < 0)
-            fill(out, dst->sample, dst->column_stride / to, dst->width);
+            conv_layout_fill_row(out, to, dst->column_stride / to, dst->width);
         else
-            copy(out, dst->column_stride / to, src_row + channel * src->channel_stride,
-                 src->column_stride / from, dst->width);
+            conv_layout_copy_row(out, to, dst->column_stride / to,
+                                 src_row + channel * src->channel_stride, from,
+                                 src->column_stride / from, dst->width);
     }
 }
 

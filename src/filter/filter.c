@@ -126,6 +126,10 @@ void conv_filter_flip(struct conv_filter *filter)
         filter->coef[k] = filter->coef[last];
         filter->coef[last] = coef;
     }
+    for (int k = 0; k < filter->real.taps; k++) {
+        struct conv_real_tap *tap = &filter->real.tap[k];
+        tap->x = -tap->x, tap->y = -tap->y;
+    }
 }
 
 int conv_decimated_reach(const struct conv_decimated *decimated)

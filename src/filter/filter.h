@@ -41,6 +41,22 @@ struct conv_decimated {
     int32_t amount;
 };
 
+// The real coefficients of a parametric filter, for float32 samples: up to two products of a column
+// and a row that is a multiple of it, plus single ones. The integers of `coef` may be fewer.
+#define CONV_REAL_MOST_LINES 2
+#define CONV_REAL_MOST_TAPS 128
+
+struct conv_real {
+    int side; // odd, of lines and of the square of taps; 0: there are none
+    int lines, taps;
+    double column[CONV_REAL_MOST_LINES][CONV_FILTER_MAX_SIDE];
+    double row[CONV_REAL_MOST_LINES][CONV_FILTER_MAX_SIDE];
+    struct conv_real_tap {
+        int32_t x, y; // from the centre
+        double coef;
+    } tap[CONV_REAL_MOST_TAPS]; // with lines at most one, of the centre
+};
+
 struct conv_filter {
     char name[64];
     int width, height;                 // odd, 1 to CONV_FILTER_MAX_SIDE
@@ -55,10 +71,7 @@ struct conv_filter {
     // For a parametric filter: how far a result can be from that of the real coefficients, before
     // rounding, on any 8-bit image; 257 times as much at 16 bits.
     double deviation;
-    // The real coefficients of a parametric filter that are a column times an equal row, for
-    // float32 samples; the integers of `coef` may be fewer. line_side 0: none.
-    int line_side; // odd
-    double line[CONV_FILTER_MAX_SIDE];
+    struct conv_real real;
     // With a step the matrix has one coefficient, of the sample itself, which is not used.
     struct conv_decimated decimated;
 };

@@ -54,12 +54,49 @@ static void make_gaussian_fast(struct result *result, const struct numbers *give
     conv_integer_separable_bytes(result->filter, line, side);
 }
 
-// A line times itself, as integers and as it is.
+// Adds a column times `factor` times the same as a row.
+static void add_real(struct conv_filter *filter, const double *line, int side, double factor)
+{
+    struct conv_real *real = &filter->real;
+    for (int i = 0; i < side; i++) {
+        real->column[real->lines][i] = line[i];
+        real->row[real->lines][i] = factor * line[i];
+    }
+    real->side = side;
+    real->lines++;
+}
+
+// The integers that stand for the products of lines and a multiple of the sample, which is added.
+static void make_integers(struct conv_filter *filter, double sample, int total)
+{
+    struct conv_real *real = &filter->real;
+    double matrix[CONV_FILTER_MAX_TAPS] = {0};
+    int side = real->side;
+    for (int k = 0; k < real->lines * side * side; k++) {
+        int line = k / (side * side), at = k % (side * side);
+        matrix[at] += real->column[line][at / side] * real->row[line][at % side];
+    }
+    matrix[side * side / 2] += sample;
+    if (sample != 0)
+        real->tap[real->taps++] = (struct conv_real_tap){.coef = sample};
+    conv_integer_matrix(filter, matrix, side, side, total);
+}
+
+static void make_matrix(struct conv_filter *filter, const double *matrix, int side)
+{
+    struct conv_real *real = &filter->real;
+    real->side = side;
+    for (int k = 0; k < side * side; k++)
+        if (matrix[k] != 0)
+            real->tap[real->taps++] =
+                (struct conv_real_tap){k % side - side / 2, k / side - side / 2, matrix[k]};
+    conv_integer_matrix(filter, matrix, side, side, 1);
+}
+
 static void make_product(struct conv_filter *filter, const double *line, int side)
 {
     conv_integer_separable(filter, line, side);
-    memcpy(filter->line, line, (size_t)side * sizeof *line);
-    filter->line_side = side;
+    add_real(filter, line, side, 1);
 }
 
 // The mean of a square with sides of 2 * radius + 1; a pixel that it covers in part counts in
@@ -87,7 +124,7 @@ static bool has_small_sums(const struct conv_filter *filter)
 // THRESHOLD.
 static void make_unsharp(struct result *result, const struct numbers *given)
 {
-    double line[SIDE], matrix[CONV_FILTER_MAX_TAPS], amount = given->value[1];
+    double line[SIDE], amount = given->value[1];
     struct conv_filter *filter = result->filter;
     filter->threshold = amount * given->value[2];
     if (given->value[0] > ONE_PASS) {
@@ -95,11 +132,8 @@ static void make_unsharp(struct result *result, const struct numbers *given)
         return;
     }
     int side = gaussian_line(line, given->value[0]);
-    for (int j = 0; j < side; j++)
-        for (int i = 0; i < side; i++)
-            matrix[j * side + i] = -amount * line[j] * line[i];
-    matrix[side * side / 2] += 1 + amount;
-    conv_integer_matrix(filter, matrix, side, side, 1);
+    add_real(filter, line, side, -amount);
+    make_integers(filter, 1 + amount, 1);
     if (filter->width < LEAST_PASSES || has_small_sums(filter))
         return;
     struct conv_filter passes = *filter;
@@ -112,7 +146,7 @@ static void make_sharpen(struct result *result, const struct numbers *given)
 {
     double a = given->value[0];
     const double matrix[] = {0, -a, 0, -a, 1 + 4 * a, -a, 0, -a, 0};
-    conv_integer_matrix(result->filter, matrix, 3, 3, 1);
+    make_matrix(result->filter, matrix, 3);
 }
 
 // The mean along a line that is LENGTH pixels long: the weight of a pixel is 1 minus its distance
@@ -131,7 +165,7 @@ static void make_motion(struct result *result, const struct numbers *given)
         }
     for (int k = 0; k < CONV_FILTER_MAX_TAPS; k++)
         matrix[k] /= sum;
-    conv_integer_matrix(result->filter, matrix, SIDE, SIDE, 1);
+    make_matrix(result->filter, matrix, SIDE);
 }
 
 // The image plus DEPTH times a slope away from the light, which comes from ANGLE. The slope has
@@ -143,47 +177,47 @@ static void make_emboss(struct result *result, const struct numbers *given)
     for (int j = 0; j < 3; j++)
         for (int i = 0; i < 3; i++)
             matrix[j * 3 + i] = depth * ((i - 1) * across + (j - 1) * down) + (i == 1 && j == 1);
-    conv_integer_matrix(result->filter, matrix, 3, 3, 1);
+    make_matrix(result->filter, matrix, 3);
 }
 
 // The Laplacian of a Gaussian times SIGMA squared, so that its results do not fade as SIGMA grows.
 // With the variance of the line instead of SIGMA squared in the second derivative, it sums to 0.
 static void make_log(struct result *result, const struct numbers *given)
 {
-    double line[SIDE], second[SIDE], matrix[CONV_FILTER_MAX_TAPS], sigma = given->value[0];
+    double line[SIDE], sum[SIDE], difference[SIDE], sigma = given->value[0];
     int side = gaussian_line(line, sigma), half = side / 2;
     double variance = 0;
     for (int i = 0; i < side; i++)
         variance += (i - half) * (i - half) * line[i];
-    for (int i = 0; i < side; i++)
-        second[i] = ((i - half) * (i - half) - variance) / (sigma * sigma) * line[i];
-    for (int j = 0; j < side; j++)
-        for (int i = 0; i < side; i++)
-            matrix[j * side + i] = second[j] * line[i] + line[j] * second[i];
-    conv_integer_matrix(result->filter, matrix, side, side, 0);
+    // With the second derivative d, d * line + line * d is half of (line + d)^2 - (line - d)^2.
+    for (int i = 0; i < side; i++) {
+        double second = ((i - half) * (i - half) - variance) / (sigma * sigma) * line[i];
+        sum[i] = line[i] + second;
+        difference[i] = line[i] - second;
+    }
+    add_real(result->filter, sum, side, 0.5);
+    add_real(result->filter, difference, side, -0.5);
+    make_integers(result->filter, 0, 0);
 }
 
 // A Gaussian minus another one.
 static void make_dog(struct result *result, const struct numbers *given)
 {
-    double line[2][SIDE], matrix[CONV_FILTER_MAX_TAPS];
+    double line[2][SIDE];
     int sides[2];
     for (int k = 0; k < 2; k++)
         sides[k] = gaussian_line(line[k], given->value[k]);
     int side = sides[0] > sides[1] ? sides[0] : sides[1];
-    for (int k = 0; k < side * side; k++)
-        matrix[k] = 0;
-    for (int k = 0; k < 2; k++) {
-        int before = (side - sides[k]) / 2;
-        for (int j = 0; j < sides[k]; j++)
-            for (int i = 0; i < sides[k]; i++)
-                matrix[(before + j) * side + before + i] += (k ? -1 : 1) * line[k][j] * line[k][i];
-    }
     if (given->value[0] == given->value[1]) {
         result->reason = "S1 and S2 are equal, so that every result would be 0";
         return;
     }
-    conv_integer_matrix(result->filter, matrix, side, side, 0);
+    for (int k = 0; k < 2; k++) {
+        double wide[SIDE] = {0};
+        memcpy(wide + (side - sides[k]) / 2, line[k], (size_t)sides[k] * sizeof *wide);
+        add_real(result->filter, wide, side, k ? -1 : 1);
+    }
+    make_integers(result->filter, 0, 0);
 }
 
 static void make_gaussian(struct result *result, const struct numbers *given)

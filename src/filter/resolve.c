@@ -215,7 +215,7 @@ static enum conv_status apply_options(struct conv_filter *filter,
         conv_filter_flip(filter);
     if (options->divisor) {
         enum conv_status status = apply_divisor(filter, options->divisor, err);
-        filter->line_side = 0;
+        filter->real.side = 0;
         if (status != CONV_OK)
             return status;
     }

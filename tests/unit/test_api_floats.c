@@ -45,26 +45,32 @@ static float sum_of(const struct conv_filter *f, const conv_image *view, int c, 
     return sum;
 }
 
-// gaussian:S and blur:R have coefficients of float64 for float32 samples.
-static float sum_lines(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
-                       float border)
+// Parametric filters have coefficients of float64 for float32 samples.
+static float sum_precise(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
+                         float border)
 {
-    int half = f->line_side / 2;
-    double sum = f->offset;
-    for (int i = -half; i <= half; i++) {
-        double down = 0;
-        for (int j = -half; j <= half; j++)
-            down += sample_at(view, c, x + i, y + j, border) * f->line[half + j];
-        sum += down * f->line[half + i];
-    }
+    const struct conv_real *real = &f->real;
+    int half = real->side / 2;
+    double sum = (double)(float)f->offset;
+    for (int k = 0; k < real->lines; k++)
+        for (int i = -half; i <= half; i++) {
+            double down = 0;
+            for (int j = -half; j <= half; j++)
+                down = fma(real->column[k][half + j],
+                           (double)sample_at(view, c, x + i, y + j, border), down);
+            sum = fma(real->row[k][half + i], down, sum);
+        }
+    for (int k = 0; k < real->taps; k++)
+        sum = fma(real->tap[k].coef,
+                  (double)sample_at(view, c, x + real->tap[k].x, y + real->tap[k].y, border), sum);
     return (float)sum;
 }
 
 static float define(const struct conv_filter *f, const conv_image *view, int c, int x, int y,
                     float border)
 {
-    if (f->line_side)
-        return sum_lines(f, view, c, x, y, border);
+    if (f->real.side)
+        return sum_precise(f, view, c, x, y, border);
     float across = sum_of(f, view, c, x, y, border, false);
     if (!f->magnitude)
         return across;

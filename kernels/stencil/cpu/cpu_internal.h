@@ -56,10 +56,10 @@ enum conv_cpu_sums {
     CONV_CPU_PAIRS,    // 8-bit samples, 16-bit sums, two taps at a time (dots.h)
     CONV_CPU_QUADS,    // 8-bit samples, 32-bit sums, four taps at a time (dots.h)
     CONV_CPU_WORDS,    // 16-bit samples, 32-bit sums, two taps at a time (dots.h)
-    CONV_CPU_FLOATS,   // real filters, exact ones whose sums float32 holds exactly, and all filters
-                       // of float32 samples (floats.h)
+    CONV_CPU_FLOATS,   // real filters, and exact ones whose sums float32 holds exactly (floats.h)
     CONV_CPU_DOUBLES,  // exact ones whose sums float64 holds exactly (floats.h)
     CONV_CPU_GRADIENT, // magnitudes of 3x3 matrices (gradient.h)
+    CONV_CPU_SAMPLES,  // float32 samples (float_samples.h)
     CONV_CPU_NONE,     // only the reference can do it
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stencils with sums of float32, or of float64 where float32 is not precise enough (proof in
-// plan.c), at 8 and 16 bits, and of float32 samples. Source rows become rows of floats once; each
-// output row is a sum over them in the defined order, a block of registers at a time.
+// plan.c), at 8 and 16 bits. Source rows become rows of floats once; each output row is a sum over
+// them in the defined order, a block of registers at a time.
 #ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
 #define CONV_KERNELS_STENCIL_CPU_FLOATS_H
 
@@ -14,8 +14,7 @@
 
 // --- two passes ----------------------------------------------------------------------------------
 
-// Stencils of float32 samples with line_side, in the defined order, and
-// exact stencils that are a sum of one or two products of lines, with sums of float64: for each
+// Exact stencils that are a sum of one or two products of lines, with sums of float64: for each
 // output row, a line of sums down the columns per product, then sums along these lines. Every
 // product and sum is an integer that fits float64 (plan.c), so the order does not matter. At 31x31
 // that is 62 or 124 multiplications instead of 961. The columns come first, since the lines then
@@ -33,7 +32,6 @@ struct float_constants {
     bool multiply;         // by 1 / divisor
     double start, divisor; // divisor 1 for real filters: the coefficients include the scale
     int tap_count;
-    int down_count; // magnitudes: the transposed matrix has this many taps, after the others
     struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
     double coefs[CONV_FILTER_MAX_TAPS];          // of the same taps
     bool mirrored;                               // taps of the upper half and the middle row only
@@ -56,27 +54,19 @@ struct float_job {
     const float *rows[CONV_FILTER_MAX_SIDE];  // products: the ring's rows, topmost first
 };
 
-#define PASS_LANES (VECTOR / (int)sizeof(double))
 #define PASS_VECTORS 8 // of sums; enough to hide the latency of an addition
 _Static_assert(PASS_VECTORS *VECTOR <= CONV_CPU_BLOCK * (int)sizeof(double), "a block fits");
-
-ALWAYS_INLINE vec_f64 load_f64(const double *p)
-{
-    vec_f64 v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 // The first pass: columns 0 to `count` - 1, rounded up to blocks.
 ALWAYS_INLINE void sum_down(const struct float_job *job, int count, int products)
 {
     const struct float_constants *constants = job->constants;
     const int vectors = PASS_VECTORS / products, height = job->stencil->height;
-    for (int x = 0; x < count; x += vectors * PASS_LANES) {
+    for (int x = 0; x < count; x += vectors * DOUBLE_LANES) {
         vec_f64 sum[CONV_STENCIL_MOST_PRODUCTS][PASS_VECTORS] = {0};
         for (int j = 0; j < height; j++) {
             for (int v = 0; v < vectors; v++) {
-                vec_f64 sample = load_f32_as_f64(job->rows[j] + x + v * PASS_LANES);
+                vec_f64 sample = load_f32_as_f64(job->rows[j] + x + v * DOUBLE_LANES);
                 for (int k = 0; k < products; k++)
                     sum[k][v] += sample * constants->column[k][j];
             }
@@ -93,14 +83,14 @@ ALWAYS_INLINE void sum_along(double *out, const struct float_job *job, int x, in
     const int width = job->stencil->width;
     vec_f64 sum[PASS_VECTORS];
     for (int v = 0; v < PASS_VECTORS; v++)
-        sum[v] = (vec_f64){0} + constants->start;
+        sum[v] = every_f64(constants->start);
     for (int v = 0; v < PASS_VECTORS && constants->sample != 0; v++)
-        sum[v] += load_f32_as_f64(job->centre + x + v * PASS_LANES) * constants->sample;
+        sum[v] += load_f32_as_f64(job->centre + x + v * DOUBLE_LANES) * constants->sample;
     for (int i = 0; i < width; i++)
         for (int k = 0; k < products; k++) {
             const double *at = job->sums[k] + x + i;
             for (int v = 0; v < PASS_VECTORS; v++)
-                sum[v] += load_f64(at + v * PASS_LANES) * constants->row[k][i];
+                sum[v] += load_f64(at + v * DOUBLE_LANES) * constants->row[k][i];
         }
     memcpy(out, sum, sizeof sum);
 }
@@ -127,33 +117,25 @@ static void sum_passes(double *out, const struct float_job *job, int x)
 // -------------------------------------------------------------------------------------------------
 
 #define FLOAT_VECTORS 8 // enough to hide the latency of an addition
-#define FLOAT_LANES (VECTOR / (int)sizeof(float))
 #define FLOAT_BLOCK (FLOAT_VECTORS * FLOAT_LANES)
-#define DOUBLE_LANES (VECTOR / (int)sizeof(double))
 #define DOUBLE_BLOCK (FLOAT_VECTORS * DOUBLE_LANES)
 _Static_assert(FLOAT_BLOCK <= CONV_CPU_BLOCK, "a block fits after a strip");
 
 // Like INTEGER_FLOATS (round.h), for doubles.
 #define INTEGER_DOUBLES 6755399441055744.0
 
-ALWAYS_INLINE void sum_taps(vec_f32 sum[FLOAT_VECTORS], const struct float_job *job, float start,
-                            int from, int to, int x)
-{
-    for (int v = 0; v < FLOAT_VECTORS; v++)
-        sum[v] = (vec_f32){0} + start;
-    for (int k = from; k < to; k++) {
-        const float *at = job->at[k] + x;
-        vec_f32 coef = (vec_f32){0} + job->constants->taps[k].coef;
-        for (int v = 0; v < FLOAT_VECTORS; v++)
-            sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
-    }
-}
-
 ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
 {
     const struct float_constants *constants = job->constants;
     vec_f32 sum[FLOAT_VECTORS];
-    sum_taps(sum, job, (float)constants->start, 0, constants->tap_count, x);
+    for (int v = 0; v < FLOAT_VECTORS; v++)
+        sum[v] = every_f32((float)constants->start);
+    for (int k = 0; k < constants->tap_count; k++) {
+        const float *at = job->at[k] + x;
+        vec_f32 coef = every_f32(constants->taps[k].coef);
+        for (int v = 0; v < FLOAT_VECTORS; v++)
+            sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
+    }
     memcpy(sums, sum, sizeof sum);
 }
 
@@ -182,20 +164,6 @@ static void keep_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job,
     }
 }
 
-// Magnitudes of float32 samples; gradient.h has those of integers.
-static void find_magnitudes(float sums[FLOAT_BLOCK], const struct float_job *job, int x)
-{
-    const struct float_constants *constants = job->constants;
-    int across_end = constants->tap_count, end = across_end + constants->down_count;
-    vec_f32 across[FLOAT_VECTORS], down[FLOAT_VECTORS];
-    sum_taps(across, job, 0, 0, across_end, x);
-    sum_taps(down, job, 0, across_end, end, x);
-    for (int v = 0; v < FLOAT_VECTORS; v++)
-        across[v] = sqrt_f32(across[v] * across[v] + down[v] * down[v]) / job->stencil->fdivisor +
-                    job->stencil->fbias;
-    memcpy(sums, across, sizeof across);
-}
-
 // Every product and sum is an integer that fits float64, so fusing them would change nothing.
 ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job *job, int x)
 {
@@ -206,10 +174,10 @@ ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job
     }
     vec_f64 sum[FLOAT_VECTORS];
     for (int v = 0; v < FLOAT_VECTORS; v++)
-        sum[v] = (vec_f64){0} + constants->start;
+        sum[v] = every_f64(constants->start);
     for (int k = 0; k < constants->tap_count; k++) {
         const float *at = job->at[k] + x;
-        vec_f64 coef = (vec_f64){0} + constants->coefs[k];
+        vec_f64 coef = every_f64(constants->coefs[k]);
         for (int v = 0; v < FLOAT_VECTORS; v++)
             sum[v] += load_f32_as_f64(at + v * DOUBLE_LANES) * coef;
     }
@@ -255,8 +223,6 @@ static void filter_float_results(const struct float_job *job, float *row, int co
                 keep_doubles(doubles, job, x);
             for (int i = 0; i < DOUBLE_BLOCK; i++)
                 sums[i] = (float)(doubles[i] / job->constants->divisor);
-        } else if (job->stencil->magnitude) {
-            find_magnitudes(sums, job, x);
         } else {
             sum_floats(sums, job, x);
             if (job->stencil->keeps)
@@ -316,10 +282,6 @@ static void fill_float_row(const struct float_job *job, float *restrict row, int
                            int count)
 {
     int line = count + job->stencil->width - 1;
-    if (job->stencil->depth == 32) {
-        conv_cpu_line(row, job->stencil, job->plane, x - job->stencil->width / 2, y, line);
-        return;
-    }
     conv_cpu_line(job->line, job->stencil, job->plane, x - job->stencil->width / 2, y, line);
     if (job->stencil->depth == 16) {
         const uint16_t *restrict samples = job->line;
@@ -357,7 +319,7 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
                            filled - job->stencil->height / 2, count);
         if (job->constants->mirrored)
             add_mirrored(job, y, count);
-        for (int k = 0; k < job->constants->tap_count + job->constants->down_count; k++) {
+        for (int k = 0; k < job->constants->tap_count; k++) {
             const struct float_tap *tap = &job->constants->taps[k];
             const float *row = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE;
             if (job->constants->mirrored && tap->row < ring_rows / 2)
@@ -381,13 +343,6 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
 static void init_products(struct float_constants *constants, const struct conv_stencil *stencil)
 {
     struct conv_stencil_products products;
-    if (stencil->line_side) {
-        constants->products = 1;
-        constants->sample = 0;
-        memcpy(constants->column[0], stencil->line, sizeof stencil->line);
-        memcpy(constants->row[0], stencil->line, sizeof stencil->line);
-        return;
-    }
     conv_stencil_find_products(stencil, &products);
     constants->products = products.count;
     constants->sample = products.sample;
@@ -409,7 +364,7 @@ static void init_float_constants(struct float_constants *constants,
     constants->multiply = conv_cpu_may_multiply(stencil);
     constants->start = stencil->exact ? (double)stencil->bias : (double)stencil->fbias;
     constants->divisor = stencil->exact ? (double)stencil->divisor : 1;
-    constants->tap_count = constants->down_count = 0;
+    constants->tap_count = 0;
     if (plan->products) {
         init_products(constants, stencil);
         return;
@@ -423,13 +378,6 @@ static void init_float_constants(struct float_constants *constants,
             constants->taps[constants->tap_count++] =
                 (struct float_tap){i % stencil->width, i / stencil->width, (float)coef};
         }
-    }
-    for (int i = 0; stencil->magnitude && i < taps; i++) {
-        int column = i % stencil->width, row = i / stencil->width;
-        float coef = stencil->fcoef[column * stencil->width + row];
-        if (coef != 0)
-            constants->taps[constants->tap_count + constants->down_count++] =
-                (struct float_tap){column, row, coef};
     }
 }
 

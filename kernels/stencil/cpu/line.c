@@ -22,7 +22,7 @@ static void fill_border(void *line, const struct conv_stencil *stencil, const ui
                         int width, int x, int from, int to)
 {
     for (int i = from; i < to; i++) {
-        int column = conv_border_index(stencil->border, x + i, width);
+        int column = conv_border_sample(stencil->border, x + i, width, stencil->channels);
         if (column < 0)
             fill_value(line, stencil->depth, stencil->border_value, i, i + 1);
         else if (stencil->depth == 32)

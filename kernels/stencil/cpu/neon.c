@@ -75,6 +75,11 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
     return (vec_f32)vfmaq_f32((float32x4_t)sum, (float32x4_t)coef, (float32x4_t)tap);
 }
 
+ALWAYS_INLINE vec_f64 add_product(vec_f64 sum, vec_f64 a, vec_f64 b)
+{
+    return (vec_f64)vfmaq_f64((float64x2_t)sum, (float64x2_t)a, (float64x2_t)b);
+}
+
 ALWAYS_INLINE vec_f32 sqrt_f32(vec_f32 a)
 {
     return (vec_f32)vsqrtq_f32((float32x4_t)a);

@@ -32,6 +32,13 @@ ALWAYS_INLINE vec_u32 dot_quads(vec_u32 sum, vec_u8 a, vec_u32 coefs)
 }
 #endif
 
+ALWAYS_INLINE vec_f64 load_f32_as_f64(const float *p)
+{
+    vec_f32_half v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, vec_f64);
+}
+
 ALWAYS_INLINE void stream(uint8_t *p, vec_u8 v)
 {
     memcpy(p, &v, sizeof v);

@@ -203,8 +203,7 @@ static void plan_products(struct conv_cpu_plan *plan, const struct conv_stencil 
 {
     struct conv_stencil_products products;
     int taps = count_taps(stencil) / (plan->sums == CONV_CPU_FLOATS ? 2 : 1);
-    if (stencil->depth == 32 || stencil->magnitude ||
-        taps <= LEAST_GAIN * (stencil->width + stencil->height) ||
+    if (stencil->magnitude || taps <= LEAST_GAIN * (stencil->width + stencil->height) ||
         !conv_stencil_find_products(stencil, &products) ||
         taps <= LEAST_GAIN * products.count * (stencil->width + stencil->height))
         return;
@@ -223,15 +222,18 @@ static void plan_sums(struct conv_cpu_plan *plan, const struct conv_stencil *ste
     struct conv_cpu_rounding rounding;
     int outer, inner;
     *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
-    if (stencil->line_side) {
-        plan->sums = CONV_CPU_DOUBLES;
-        plan->products = true;
+    if (stencil->depth == 32) {
+        // Both matrices of a magnitude are kept in one list of taps.
+        bool fits =
+            !stencil->magnitude || 2 * stencil->width * stencil->width <= CONV_FILTER_MAX_TAPS;
+        plan->sums = fits ? CONV_CPU_SAMPLES : CONV_CPU_NONE;
         return;
     }
-    if (stencil->magnitude && stencil->depth == 32) // both matrices are kept in one list of taps
-        plan->sums = 2 * stencil->width * stencil->width <= CONV_FILTER_MAX_TAPS ? CONV_CPU_FLOATS
-                                                                                 : CONV_CPU_NONE;
-    else if (stencil->magnitude)
+    if (stencil->channels > 1) {
+        plan->sums = CONV_CPU_NONE;
+        return;
+    }
+    if (stencil->magnitude)
         plan->sums =
             conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
     else if (plan_sample_passes(plan, stencil))

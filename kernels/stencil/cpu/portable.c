@@ -76,6 +76,17 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
 #endif
 }
 
+ALWAYS_INLINE vec_f64 add_product(vec_f64 sum, vec_f64 a, vec_f64 b)
+{
+#if HAVE_FMA
+    for (int i = 0; i < DOUBLE_LANES; i++)
+        sum[i] = __builtin_fma(a[i], b[i], sum[i]);
+    return sum;
+#else
+    return sum + a * b;
+#endif
+}
+
 ALWAYS_INLINE vec_f32 sqrt_f32(vec_f32 a)
 {
     for (int i = 0; i < VECTOR / 4; i++)

@@ -12,9 +12,11 @@
 //   join_u16(even, odd): a vector whose bytes 2i and 2i + 1 are lane i of each, clamped to 0..255
 //   min_i32(a, b), max_i32(a, b)
 //   sqrt_f32(a): correctly rounded
+//   load_f32_as_f64(p): half a vector of floats as a vector of doubles
 //   PAIRS: whether dot_pairs is one instruction
 //   QUADS: how dot_quads is computed (enum conv_cpu_quads)
 //   add_tap(sum, tap, coef): sum + coef * tap, fused; if HAVE_FMA is 0, for exact values only
+//   add_product(sum, a, b): sum + a * b in float64, fused; likewise
 //   stream(p, v): a store to an aligned address, past the caches if there is an instruction for it
 // Bytes b of a are unsigned, except for CONV_CPU_QUADS_SIGNED; those of coefs are signed.
 #ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_H
@@ -42,6 +44,8 @@ typedef int32_t vec_i32 __attribute__((vector_size(VECTOR)));
 typedef float vec_f32 __attribute__((vector_size(VECTOR)));
 typedef float vec_f32_half __attribute__((vector_size(VECTOR / 2)));
 typedef double vec_f64 __attribute__((vector_size(VECTOR)));
+#define FLOAT_LANES (VECTOR / (int)sizeof(float))
+#define DOUBLE_LANES (VECTOR / (int)sizeof(double))
 
 // Keeps the compiler from reordering the computation of `v`: GCC 12 otherwise keeps more products
 // of long sums than there are registers, and spills them.
@@ -67,11 +71,22 @@ ALWAYS_INLINE vec_f32 load_f32(const float *p)
     return v;
 }
 
-ALWAYS_INLINE vec_f64 load_f32_as_f64(const float *p)
+ALWAYS_INLINE vec_f64 load_f64(const double *p)
 {
-    vec_f32_half v;
+    vec_f64 v;
     memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, vec_f64);
+    return v;
+}
+
+// Copies of a number: `+` would be an addition, as -0 + 0 is not -0.
+ALWAYS_INLINE vec_f32 every_f32(float value)
+{
+    return value - (vec_f32){0};
+}
+
+ALWAYS_INLINE vec_f64 every_f64(double value)
+{
+    return value - (vec_f64){0};
 }
 
 #endif

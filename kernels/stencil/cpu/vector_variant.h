@@ -9,6 +9,7 @@
 #include "base/features.h"
 #include "kernels/stencil/cpu/direct.h"
 #include "kernels/stencil/cpu/dots.h"
+#include "kernels/stencil/cpu/float_samples.h"
 #include "kernels/stencil/cpu/floats.h"
 #include "kernels/stencil/cpu/gradient.h"
 
@@ -34,6 +35,7 @@ struct vector_constants {
         struct direct_constants direct;
         struct conv_cpu_dot_constants dots;
         struct float_constants floats;
+        struct sample_constants samples;
     };
 };
 _Static_assert(sizeof(struct vector_constants) <= CONV_STENCIL_PLAN_BYTES, "constants fit");
@@ -46,6 +48,10 @@ static void plan_vectors(const struct conv_stencil *stencil, struct conv_stencil
     conv_cpu_plan_scratch(cpu, stencil, &plan->cpu.scratch_fixed, &plan->cpu.scratch_per_column);
     if (cpu->sums == CONV_CPU_GRADIENT)
         return;
+    if (cpu->sums == CONV_CPU_SAMPLES) {
+        plan_samples(&constants->samples, stencil, plan);
+        return;
+    }
     if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
         init_float_constants(&constants->floats, stencil, cpu);
     else if (cpu->direct)
@@ -63,11 +69,14 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
     if (cpu->sums == CONV_CPU_GRADIENT)
         filter_gradient(plan->stencil, batch);
 #ifdef SAME_FLOATS_AND_DIRECT
-    else if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES || cpu->direct)
+    else if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES ||
+             cpu->sums == CONV_CPU_SAMPLES || cpu->direct)
         return SAME_FLOATS_AND_DIRECT.run(plan, batch);
 #else
     else if (cpu->sums == CONV_CPU_FLOATS || cpu->sums == CONV_CPU_DOUBLES)
         filter_floats(plan->stencil, &constants->floats, batch);
+    else if (cpu->sums == CONV_CPU_SAMPLES)
+        filter_samples(plan->stencil, &constants->samples, batch);
     else if (cpu->direct)
         filter_direct(plan->stencil, &constants->direct, batch);
 #endif
@@ -91,6 +100,7 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .floats = true,                                                                            \
         .float_samples = true,                                                                     \
         .thresholds = true,                                                                        \
+        .pixels = true,                                                                            \
     }
 
 #endif

@@ -17,6 +17,7 @@
 #define SCORE 30
 #define OP(name) _mm_##name
 #define STREAM _mm_stream_si128
+#define HALF_F32(p) _mm_castpd_ps(_mm_load_sd((const double *)(const void *)(p)))
 #define EVERY_128(v) (v)
 typedef __m128i vec_any;
 
@@ -30,6 +31,7 @@ typedef __m128i vec_any;
 #define SCORE 40
 #define OP(name) _mm256_##name
 #define STREAM _mm256_stream_si256
+#define HALF_F32(p) _mm_loadu_ps(p)
 #define EVERY_128(v) _mm256_broadcastsi128_si256(v)
 typedef __m256i vec_any;
 
@@ -51,6 +53,7 @@ typedef __m256i vec_any;
 #endif
 #define OP(name) _mm512_##name
 #define STREAM _mm512_stream_si512
+#define HALF_F32(p) _mm256_loadu_ps(p)
 #define EVERY_128(v) _mm512_broadcast_i32x4(v)
 typedef __m512i vec_any;
 #endif
@@ -127,6 +130,21 @@ ALWAYS_INLINE vec_f32 add_tap(vec_f32 sum, vec_f32 tap, vec_f32 coef)
     return OP(fmadd_ps)(coef, tap, sum);
 #else
     return sum + coef * tap;
+#endif
+}
+
+// GCC 12 converts the halves of a vector one by one.
+ALWAYS_INLINE vec_f64 load_f32_as_f64(const float *p)
+{
+    return (vec_f64)OP(cvtps_pd)(HALF_F32(p));
+}
+
+ALWAYS_INLINE vec_f64 add_product(vec_f64 sum, vec_f64 a, vec_f64 b)
+{
+#if HAVE_FMA
+    return OP(fmadd_pd)(a, b, sum);
+#else
+    return sum + a * b;
 #endif
 }
 

@@ -183,77 +183,99 @@ static __global__ void __launch_bounds__(shape::THREADS, 4)
     filter_block<shape, SIDE, float>(f.block, filter);
 }
 
-// --- a column times an equal row -----------------------------------------------------------------
+// --- real coefficients ---------------------------------------------------------------------------
 
 #define LINE_ROWS 8
 
-struct line_filter {
+struct precise_filter {
     const struct conv_stencil_plane *planes; // on the device
-    int32_t count, side, border;
-    float border_value;
-    double start;
-    double line[CONV_FILTER_MAX_SIDE];
+    int32_t count, border, keeps;
+    float border_value, start, keep_below;
+    struct conv_real real;
 };
+static_assert(sizeof(struct precise_filter) <= 4096, "kernel parameters end at 4 KB");
 
-// Blocks of 4 warps compute 128 x 32 samples, 8 rows at a time: sums down the columns of these and
-// of the halo, in 10,112 bytes of shared memory, then sums along the rows, a thread per column. The
-// first barrier precedes reads of the sums, the second one their next rows.
+static __device__ inline float read_sample(const struct conv_stencil_plane &plane, int x, int y,
+                                           const struct precise_filter &f)
+{
+    int sx = conv_border_index((enum conv_border)f.border, x, plane.width);
+    int sy = conv_border_index((enum conv_border)f.border, y, plane.height);
+    if (sx < 0 || sy < 0)
+        return f.border_value;
+    return ((const float *)(plane.src + sy * plane.src_stride))[sx];
+}
+
+// Blocks of 4 warps compute 128 x 32 samples, 8 rows at a time: for each product, sums down the
+// columns of these and of the halo, in 10,112 bytes of shared memory, then sums along the rows, a
+// thread per column. The first barrier precedes reads of the sums, the second one their next rows.
 static __global__ void __launch_bounds__(shape::THREADS)
-    float_lines(const __grid_constant__ struct line_filter f)
+    precise_floats(const __grid_constant__ struct precise_filter f)
 {
     static_assert(shape::THREADS == shape::TILE_WIDTH, "a thread per column");
     __shared__ double sums[LINE_ROWS][shape::TILE_WIDTH + CONV_FILTER_MAX_SIDE - 1];
     struct tile tile = find_tile(f.planes, f.count, shape::TILE_WIDTH, shape::TILE_HEIGHT);
     const struct conv_stencil_plane &plane = tile.plane;
-    enum conv_border border = (enum conv_border)f.border;
-    int half = f.side / 2, columns = shape::TILE_WIDTH + f.side - 1, x = tile.x + (int)threadIdx.x;
+    int half = f.real.side / 2, columns = shape::TILE_WIDTH + f.real.side - 1;
+    int x = tile.x + (int)threadIdx.x;
     for (int top = tile.y; top < min(tile.y + shape::TILE_HEIGHT, plane.height); top += LINE_ROWS) {
-        for (int k = (int)threadIdx.x; k < LINE_ROWS * columns; k += shape::THREADS) {
-            int row = k / columns, column = k % columns;
-            int sx = conv_border_index(border, tile.x + column - half, plane.width);
-            double sum = 0;
-            for (int j = 0; j < f.side; j++) {
-                int sy = conv_border_index(border, top + row + j - half, plane.height);
-                bool outside = sx < 0 || sy < 0;
-                float sample = outside ? f.border_value
-                                       : ((const float *)(plane.src + sy * plane.src_stride))[sx];
-                sum += (double)sample * f.line[j];
+        double results[LINE_ROWS];
+        for (int row = 0; row < LINE_ROWS; row++)
+            results[row] = f.start;
+        for (int k = 0; k < f.real.lines; k++) {
+            for (int n = (int)threadIdx.x; n < LINE_ROWS * columns; n += shape::THREADS) {
+                int row = n / columns, column = n % columns;
+                double sum = 0;
+                for (int j = 0; j < f.real.side; j++)
+                    sum = fma(
+                        f.real.column[k][j],
+                        (double)read_sample(plane, tile.x + column - half, top + row + j - half, f),
+                        sum);
+                sums[row][column] = sum;
             }
-            sums[row][column] = sum;
+            __syncthreads();
+            for (int row = 0; row < LINE_ROWS; row++)
+                for (int i = 0; i < f.real.side; i++)
+                    results[row] =
+                        fma(f.real.row[k][i], sums[row][threadIdx.x + (unsigned)i], results[row]);
+            __syncthreads();
         }
-        __syncthreads();
         for (int row = 0; row < LINE_ROWS && top + row < plane.height && x < plane.width; row++) {
-            double sum = f.start;
-            for (int i = 0; i < f.side; i++)
-                sum += sums[row][threadIdx.x + (unsigned)i] * f.line[i];
-            ((float *)(plane.dst + (top + row) * plane.dst_stride))[x] = (float)sum;
+            for (int k = 0; k < f.real.taps; k++)
+                results[row] = fma(
+                    f.real.tap[k].coef,
+                    (double)read_sample(plane, x + f.real.tap[k].x, top + row + f.real.tap[k].y, f),
+                    results[row]);
+            float result = (float)results[row];
+            float kept = __fadd_rn(f.start, read_sample(plane, x, top + row, f));
+            if (f.keeps && fabsf(__fadd_rn(result, -kept)) < f.keep_below)
+                result = kept;
+            ((float *)(plane.dst + (top + row) * plane.dst_stride))[x] = result;
         }
-        __syncthreads();
     }
 }
 
-static enum conv_status launch_lines(const struct conv_stencil_plan *plan,
-                                     const struct conv_stencil_batch *batch)
+static enum conv_status launch_precise(const struct conv_stencil_plan *plan,
+                                       const struct conv_stencil_batch *batch)
 {
-    const auto *constants = constants_of<struct kernel_constants<struct line_filter>>(plan);
-    struct line_filter f = constants->filter;
+    const auto *constants = constants_of<struct kernel_constants<struct precise_filter>>(plan);
+    struct precise_filter f = constants->filter;
     f.planes = batch->cuda.d_planes;
     f.count = batch->count;
-    float_lines<<<batch->cuda.tiles, shape::THREADS, 0, (cudaStream_t)batch->cuda.stream>>>(f);
+    precise_floats<<<batch->cuda.tiles, shape::THREADS, 0, (cudaStream_t)batch->cuda.stream>>>(f);
     return launch_status();
 }
 
-static void plan_lines(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+static void plan_precise(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
-    auto *constants = constants_of<struct kernel_constants<struct line_filter>>(plan);
-    struct line_filter &f = constants->filter;
-    f.side = stencil->line_side;
+    auto *constants = constants_of<struct kernel_constants<struct precise_filter>>(plan);
+    struct precise_filter &f = constants->filter;
     f.border = stencil->border;
     f.border_value = stencil->border_value;
+    f.keeps = stencil->keeps;
     f.start = stencil->fbias;
-    for (int i = 0; i < CONV_FILTER_MAX_SIDE; i++)
-        f.line[i] = stencil->line[i];
-    constants->launch = launch_lines;
+    f.keep_below = stencil->fkeep_below;
+    f.real = stencil->real;
+    constants->launch = launch_precise;
 }
 
 // --- host ----------------------------------------------------------------------------------------
@@ -283,14 +305,14 @@ static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_pl
 
 static bool can_floats(const struct conv_stencil *stencil)
 {
-    return stencil->depth == 32;
+    return stencil->depth == 32 && (!stencil->keeps || stencil->real.side);
 }
 
 static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     int side = max(stencil->width, stencil->height);
-    if (stencil->line_side)
-        plan_lines(stencil, plan);
+    if (stencil->real.side)
+        plan_precise(stencil, plan);
     else if (side <= 3)
         plan_side<3>(stencil, plan);
     else if (side <= 5)
@@ -313,7 +335,7 @@ const struct conv_variant conv_cuda_blocked_floats = {
     true,
     true,
     true,
-    false,
+    true,
     false,
     false,
 };

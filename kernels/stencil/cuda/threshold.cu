@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(shape::THREADS, 4)
 
 static bool can_threshold(const struct conv_stencil *stencil)
 {
-    return stencil->keeps;
+    return stencil->keeps && !stencil->real.side;
 }
 
 static void plan_threshold(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
