@@ -15,7 +15,7 @@ const char *const conv_layer_precisions[] = {"exact", "fast", "tf32", "fp16", "b
 static const struct conv_layer_variant *const variants[] = {
 #if CONV_HAVE_CUDA
     &conv_cuda_layer_gemm,    &conv_cuda_layer_window,   &conv_cuda_layer_few,
-    &conv_cuda_layer_uniform, &conv_cuda_layer_bulk,     &conv_cuda_layer_direct,
+    &conv_cuda_layer_bulk,    &conv_cuda_layer_direct,
 #endif
 #if defined __x86_64__
     &conv_cpu_layer_avx512,   &conv_cpu_layer_avx2,

@@ -42,7 +42,7 @@ enum conv_status conv_cuda_layer_gather(float *d_packed, const int32_t *d_index,
 
 // The kernels, all of them in the exact order of additions.
 extern const struct conv_layer_variant conv_cuda_layer_gemm, conv_cuda_layer_window,
-    conv_cuda_layer_few, conv_cuda_layer_uniform, conv_cuda_layer_bulk, conv_cuda_layer_direct;
+    conv_cuda_layer_few, conv_cuda_layer_bulk, conv_cuda_layer_direct;
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Depthwise layers of cuda_layer_window, where memory is the limit: a block copies rows of one
-// plane or whole planes to shared memory in vectors, with zeros between them for the padding of
-// their columns, a thread computes some outputs of a few columns, and outputs pass through shared
-// memory.
+// Depthwise layers of cuda_layer_window, where memory is the limit: blocks stay on their
+// multiprocessor and compute one tile after the other, whole planes or rows of one plane. The
+// samples of the next tile are copied in vectors, with zeros between rows for the padding, while a
+// thread computes WINDOW_ROWS outputs of some columns from 16-byte reads.
 #ifndef CONV_KERNELS_LAYER_CUDA_DEPTHWISE_CUH
 #define CONV_KERNELS_LAYER_CUDA_DEPTHWISE_CUH
 
@@ -14,100 +14,134 @@ struct depthwise_launch {
     const float *weights; // [channel][quads of K x K taps]
     const float *bias;
     int64_t src_row, src_plane, src_image; // bytes
-    int planes;                            // of all images
-    int channels, maps, height, width, out_height, out_width, pad_top, pad_left, kernel_height;
+    // Planes of a part follow each other at equal distances, and no tile has planes of two parts.
+    int part_planes, part_tiles;
+    int64_t part_step; // bytes from one part to the next
+    int channels, maps, height, width, out_height, out_width, pad_top, kernel_height;
     int quads;
-    // Of a block: whole planes, or a tile of rows of one plane. Rows lie `pitch` floats apart,
-    // after `gap` zeros each.
-    int block_planes, strips, tiles; // strips of WINDOW_ROWS outputs
-    int in_rows, pitch, gap;
-    int piece, row_pieces; // floats that are copied at a time, 0: of planes without gaps; of a row
-    int units, columns;    // a unit is a strip of some columns; units of a strip
-    layer_divider by_channels, by_tiles, by_row_pieces, by_in_rows, by_columns, by_strips, by_width,
-        by_height;
+    // Tiles: whole planes, or strips of WINDOW_ROWS outputs of one plane.
+    int count, block_planes, strips, tiles; // tiles of all planes, and of a plane
+    // In shared memory: from a plane of a tile to the next, in rows; the place of a row's first
+    // sample, so that windows begin at multiples of four; floats of a buffer, of which there are
+    // two.
+    int plane_rows, pitch, first, room;
+    // Rows of a plane that are copied, the first one to row `skip`; of a row: pieces of `piece`
+    // floats.
+    int copy_rows, skip, piece, row_pieces;
+    int across, down;   // pieces of a row and rows that threads copy at a time
+    int units, columns; // a unit is a strip of some columns; units of a strip
+    layer_divider by_channels, by_tiles, by_part_tiles, by_across, by_copy_rows;
     int activation, half;
+    int direct; // threads store what they have; otherwise outputs pass through shared memory
 };
 
-// Floats of samples: threads read up to `columns` - 1 beyond the last one that is needed.
-__host__ __device__ static inline int depthwise_room(int floats, int columns)
+// Where a row of a tile is: floats from the tile's first sample, and in a buffer.
+struct depthwise_line {
+    int from, to;
+};
+
+// Columns of a thread: those of four samples.
+#define DEPTHWISE_COLUMNS(stride) (4 / (stride))
+
+// Floats between the multiple of four before a thread's window and the window, if pads are those of
+// `same`. With others, rows are placed so that it is the same.
+__host__ __device__ static constexpr int depthwise_offset(int side)
 {
-    return (floats + columns - 1 + 3) & ~3;
+    return 3 - (side / 2 + 3) % 4;
 }
 
-// Starts copying the block's samples. Rows are numbered through all planes of the block.
-template <int N>
-__device__ inline void depthwise_copy(const depthwise_launch &p, float *samples, int first_plane,
-                                      int first_row)
+// Floats that a thread reads of each row.
+__host__ __device__ static constexpr int depthwise_window(int side, int stride)
 {
-    int count = p.block_planes * p.in_rows * p.row_pieces;
-#pragma unroll 2
-    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x) {
-        int y = layer_divide(i, p.by_row_pieces), x = (i - y * p.row_pieces) * N;
-        int n = layer_divide(y, p.by_in_rows), row = first_row + y - n * p.in_rows;
-        int plane = first_plane + n, image = layer_divide(plane, p.by_channels);
-        bool inside = plane < p.planes && (unsigned)row < (unsigned)p.height;
-        const char *from = (const char *)p.src + image * p.src_image +
-                           (int64_t)(plane - image * p.channels) * p.src_plane + row * p.src_row +
-                           x * 4;
-        __pipeline_memcpy_async(samples + p.gap + y * p.pitch + x, inside ? from : p.src, N * 4,
-                                inside ? 0 : N * 4);
+    return (depthwise_offset(side) + (DEPTHWISE_COLUMNS(stride) - 1) * stride + side + 3) / 4 * 4;
+}
+
+struct depthwise_tile {
+    int part, plane, planes, row; // the first plane of the part, how many there are; the first row
+};
+
+__device__ inline depthwise_tile depthwise_find(const depthwise_launch &p, int number)
+{
+    depthwise_tile tile;
+    tile.part = layer_divide(number, p.by_part_tiles);
+    number -= tile.part * p.part_tiles;
+    int group = layer_divide(number, p.by_tiles);
+    tile.plane = group * p.block_planes;
+    tile.planes = min(p.block_planes, p.part_planes - tile.plane);
+    tile.row = (number - group * p.tiles) * p.strips * WINDOW_ROWS;
+    return tile;
+}
+
+__device__ inline void depthwise_fill_lines(const depthwise_launch &p, depthwise_line *lines)
+{
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < p.block_planes * p.copy_rows; i += (int)blockDim.x) {
+        int n = layer_divide(i, p.by_copy_rows), row = i - n * p.copy_rows;
+        depthwise_line line;
+        line.from = (int)((n * p.src_plane + row * p.src_row) / 4);
+        line.to = (n * p.plane_rows + row + p.skip) * p.pitch + p.first;
+        lines[i] = line;
+    }
+}
+
+// Starts copying a tile's samples, N at a time: threads copy `down` rows at a time. With whole
+// planes, rows outside stay zeros.
+template <int S, int N>
+__device__ inline void depthwise_copy(const depthwise_launch &p, float *samples,
+                                      const depthwise_line *lines, int number)
+{
+    depthwise_tile tile = depthwise_find(p, number);
+    int first = layer_divide((int)threadIdx.x, p.by_across);
+    int row = tile.row * S - p.pad_top + p.skip; // the first one
+    int begin = max(-row, 0), count = first < p.down ? tile.planes * p.copy_rows : 0;
+    int inside = p.tiles == 1 ? count : min(p.height - row, p.copy_rows) - begin;
+    const float *from =
+        (const float *)(const void *)((const char *)p.src + tile.part * p.part_step +
+                                      tile.plane * p.src_plane + row * p.src_row);
+#pragma unroll 1
+    for (int k = (int)threadIdx.x - first * p.across; k < p.row_pieces; k += p.across)
+#pragma unroll 4
+        for (int y = first; y < count; y += p.down) {
+            depthwise_line line = lines[y];
+            size_t zeros = (unsigned)(y - begin) < (unsigned)inside ? 0 : N * 4;
+            __pipeline_memcpy_async(samples + k * N + line.to, from + k * N + line.from, N * 4,
+                                    zeros);
+        }
+}
+
+template <int S>
+__device__ inline void depthwise_load(const depthwise_launch &p, float *samples,
+                                      const depthwise_line *lines, int number)
+{
+    if (number < p.count) {
+        if (p.piece == 4)
+            depthwise_copy<S, 4>(p, samples, lines, number);
+        else if (p.piece == 2)
+            depthwise_copy<S, 2>(p, samples, lines, number);
+        else
+            depthwise_copy<S, 1>(p, samples, lines, number);
     }
     __pipeline_commit();
-    for (int y = (int)threadIdx.x; y <= p.block_planes * p.in_rows; y += (int)blockDim.x)
-        for (int x = 0; x < p.gap; x++)
-            samples[y * p.pitch + x] = 0;
-    __pipeline_wait_prior(0);
-}
-
-// Copies whole planes that follow each other, whose rows are no vectors, from a multiple of 16
-// bytes on; the last vector may end beyond them.
-__device__ inline void depthwise_spread(const depthwise_launch &p, float *samples, int first_plane)
-{
-    int plane = p.height * p.width, rows = p.block_planes * p.in_rows;
-    int floats = rows * p.pitch + p.gap;
-    int count = min(p.block_planes, p.planes - first_plane) * plane;
-    for (int i = (int)threadIdx.x; i < (floats + 3) / 4; i += (int)blockDim.x)
-        ((float4 *)(void *)samples)[i] = make_float4(0, 0, 0, 0);
-    __syncthreads(); // the zeros are complete
-    const float4 *src = (const float4 *)p.src + (int64_t)first_plane * plane / 4;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < (count + 3) / 4; i += (int)blockDim.x) {
-        float4 quad = __ldg(src + i);
-        const float values[4] = {quad.x, quad.y, quad.z, quad.w};
-        int y = layer_divide(i * 4, p.by_width), x = i * 4 - y * p.width;
-        int n = layer_divide(y, p.by_height); // rows of planes before are followed by their pads
-        y += n * (p.in_rows - p.height) + p.pad_top;
-        int left = p.height - (y - p.pad_top - n * p.in_rows); // rows of this plane
-        float *to = samples + p.gap + y * p.pitch + x;
-#pragma unroll
-        for (int k = 0; k < 4; k++, to++, x++) {
-            if (x == p.width) {
-                x = 0;
-                left--;
-                to += p.gap + (left == 0 ? (p.in_rows - p.height) * p.pitch : 0);
-                left = left == 0 ? p.height : left;
-            }
-            if (i * 4 + k < count)
-                *to = values[k];
-        }
-    }
 }
 
 // A strip of C columns: rows from top to bottom, each is the sample of another kernel row to each
-// output.
+// output. The direction of columns alternates, so that neighbouring multiply-adds share an operand.
 template <int K, int S, int C>
 __device__ inline void depthwise_add(float (&sum)[C][WINDOW_ROWS], const float *in, int pitch,
                                      const float4 *weights)
 {
-    const int X = (C - 1) * S + K;
-    float w[(K * K + 3) / 4 * 4];
+    const int X = depthwise_window(K, S), OFFSET = depthwise_offset(K);
+    const int ROWS = (WINDOW_ROWS - 1) * S + K;
+    float w[(K * K + 3) / 4 * 4], x[2][X];
     window_weights(w, weights);
+    layer_read<X, 4>(x[0], in);
+    layer_await(w);
 #pragma unroll
-    for (int r = 0; r < (WINDOW_ROWS - 1) * S + K; r++, in += pitch) {
-        float x[X];
-#pragma unroll
-        for (int v = 0; v < X; v++)
-            x[v] = in[v];
+    for (int r = 0; r < ROWS; r++) {
+        in += pitch;
+        if (r + 1 < ROWS)
+            layer_read<X, 4>(x[(r + 1) % 2], in);
+        layer_await(x[r % 2]);
 #pragma unroll
         for (int v = 0; v < K; v++)
 #pragma unroll
@@ -116,13 +150,61 @@ __device__ inline void depthwise_add(float (&sum)[C][WINDOW_ROWS], const float *
                 if (u < 0 || u >= K)
                     continue;
 #pragma unroll
-                for (int c = 0; c < C; c++)
-                    sum[c][i] = fmaf(w[u * K + v], x[c * S + v], sum[c][i]);
+                for (int k = 0; k < C; k++) {
+                    const int c = i % 2 ? C - 1 - k : k;
+                    sum[c][i] = fmaf(w[u * K + v], x[r % 2][OFFSET + c * S + v], sum[c][i]);
+                }
             }
     }
 }
 
-// Stores a block's outputs, which are adjacent.
+__device__ inline void depthwise_pair(float *to, float a, float b)
+{
+    float2 pair;
+    pair.x = a;
+    pair.y = b;
+    *(float2 *)(void *)to = pair;
+}
+
+// Stores a thread's outputs, rows of which begin at multiples of C.
+template <int C>
+__device__ inline void depthwise_store_rows(const depthwise_launch &p, int64_t at, int count,
+                                            const float (&sum)[C][WINDOW_ROWS])
+{
+    float *to = (float *)p.dst + at;
+#pragma unroll
+    for (int i = 0; i < WINDOW_ROWS; i++, to += p.out_width) {
+        if (i >= count)
+            continue;
+        if constexpr (C == 4)
+            layer_store4(to, make_float4(sum[0][i], sum[1][i], sum[2][i], sum[3][i]));
+        else
+            depthwise_pair(to, sum[0][i], sum[1][i]);
+    }
+}
+
+// The same to shared memory, `columns` of C at most; in pairs if rows are of even length.
+template <int C>
+__device__ inline void depthwise_keep(float *to, int pitch, int count, int columns,
+                                      const float (&sum)[C][WINDOW_ROWS])
+{
+#pragma unroll
+    for (int i = 0; i < WINDOW_ROWS; i++, to += pitch)
+#pragma unroll
+        for (int c = 0; c < C; c += 2) {
+            if (i >= count || c >= columns)
+                continue;
+            if (pitch % 2 == 0) {
+                depthwise_pair(to + c, sum[c][i], sum[c + 1][i]);
+            } else {
+                to[c] = sum[c][i];
+                if (c + 1 < columns)
+                    to[c + 1] = sum[c + 1][i];
+            }
+        }
+}
+
+// Stores a tile's outputs, which are adjacent.
 template <typename Element>
 __device__ inline void depthwise_store(const depthwise_launch &p, const float *outputs,
                                        int64_t first, int count)
@@ -143,62 +225,68 @@ __device__ inline void depthwise_store(const depthwise_launch &p, const float *o
     }
 }
 
-// C columns of a thread: an odd number of floats from one lane to the next has no bank conflicts.
-template <int K, int S, int C, int THREADS, int BLOCKS>
+// A thread computes one unit of each tile.
+template <int K, int S, int THREADS, int BLOCKS>
 static __global__
 __launch_bounds__(THREADS, BLOCKS) void depthwise(const __grid_constant__ depthwise_launch p)
 {
+    const int C = DEPTHWISE_COLUMNS(S);
     extern __shared__ float4 depthwise_shared[];
-    float *samples = (float *)(void *)depthwise_shared;
-    int group = layer_divide((int)blockIdx.x, p.by_tiles), out_plane = p.out_height * p.out_width;
-    int first_plane = group * p.block_planes;
-    int first_row = ((int)blockIdx.x - group * p.tiles) * p.strips * WINDOW_ROWS;
-    if (p.piece == 4)
-        depthwise_copy<4>(p, samples, first_plane, first_row * S - p.pad_top);
-    else if (p.piece == 2)
-        depthwise_copy<2>(p, samples, first_plane, first_row * S - p.pad_top);
-    else if (p.piece == 1)
-        depthwise_copy<1>(p, samples, first_plane, first_row * S - p.pad_top);
-    else
-        depthwise_spread(p, samples, first_plane);
-    __syncthreads(); // the samples of all threads have arrived
-    float *outputs = samples + depthwise_room(p.block_planes * p.in_rows * p.pitch + p.gap, C);
+    float *buffer = (float *)(void *)depthwise_shared, *other = buffer + p.room;
+    depthwise_line *lines = (depthwise_line *)(void *)(other + p.room);
+    float *outputs = (float *)(void *)(lines + (p.block_planes * p.copy_rows + 1) / 2 * 2);
+    const int out_plane = p.out_height * p.out_width;
+    const int rest = (int)threadIdx.x / p.columns,
+              column = ((int)threadIdx.x - rest * p.columns) * C;
+    const int local = rest / p.strips, row = (rest - local * p.strips) * WINDOW_ROWS;
+    const int from = (local * p.plane_rows + row * S) * p.pitch + column * S;
 #pragma unroll 1
-    for (int unit = (int)threadIdx.x; unit < p.units; unit += (int)blockDim.x) {
-        int rest = layer_divide(unit, p.by_columns), column = (unit - rest * p.columns) * C;
-        int local = layer_divide(rest, p.by_strips), row = (rest - local * p.strips) * WINDOW_ROWS;
-        int plane = first_plane + local;
-        int count = min(WINDOW_ROWS, p.out_height - first_row - row);
-        if (plane >= p.planes || count <= 0)
-            continue;
-        int channel = plane - layer_divide(plane, p.by_channels) * p.channels;
-        float sum[C][WINDOW_ROWS], bias = __ldg(p.bias + channel);
-#pragma unroll
-        for (int c = 0; c < C; c++)
-#pragma unroll
-            for (int i = 0; i < WINDOW_ROWS; i++)
-                sum[c][i] = bias;
-        depthwise_add<K, S, C>(
-            sum,
-            samples + p.gap + (local * p.in_rows + row * S) * p.pitch + column * S - p.pad_left,
-            p.pitch, (const float4 *)(const void *)p.weights + channel * p.quads);
-        activate_outputs<WINDOW_ROWS, C>(p.activation, sum);
-        float *to = outputs + local * out_plane + row * p.out_width + column;
-#pragma unroll
-        for (int i = 0; i < WINDOW_ROWS; i++, to += p.out_width)
+    for (int i = (int)threadIdx.x; i < p.room / 2; i += (int)blockDim.x)
+        depthwise_shared[i] = make_float4(0, 0, 0, 0);
+    depthwise_fill_lines(p, lines);
+    __syncthreads(); // zeros and lines are complete
+    depthwise_load<S>(p, buffer, lines, (int)blockIdx.x);
+#pragma unroll 1
+    for (int number = (int)blockIdx.x; number < p.count; number += (int)gridDim.x) {
+        depthwise_load<S>(p, other, lines, number + (int)gridDim.x);
+        __pipeline_wait_prior(1);
+        __syncthreads(); // the samples of all threads have arrived
+        depthwise_tile tile = depthwise_find(p, number);
+        int first_plane = tile.part * p.part_planes + tile.plane, plane = first_plane + local;
+        int count = min(WINDOW_ROWS, p.out_height - tile.row - row);
+        int64_t first = (int64_t)first_plane * out_plane + (int64_t)tile.row * p.out_width;
+        if ((int)threadIdx.x < p.units && local < tile.planes && count > 0) {
+            int channel = plane - layer_divide(plane, p.by_channels) * p.channels;
+            int at = local * out_plane + row * p.out_width + column;
+            float sum[C][WINDOW_ROWS], bias = __ldg(p.bias + channel);
 #pragma unroll
             for (int c = 0; c < C; c++)
-                if (i < count && (C == 1 || column + c < p.out_width))
-                    to[c] = sum[c][i];
+#pragma unroll
+                for (int i = 0; i < WINDOW_ROWS; i++)
+                    sum[c][i] = bias;
+            depthwise_add<K, S, C>(sum, buffer + from, p.pitch,
+                                   (const float4 *)(const void *)p.weights + channel * p.quads);
+            activate_outputs<WINDOW_ROWS, C>(p.activation, sum);
+            if (p.direct) {
+                depthwise_store_rows<C>(p, first + at, count, sum);
+            } else {
+                depthwise_keep<C>(outputs + at, p.out_width, count, p.out_width - column, sum);
+            }
+        }
+        __syncthreads(); // the samples have been read, and all outputs are there
+        float *read = buffer;
+        buffer = other;
+        other = read;
+        if (p.direct)
+            continue;
+        int rows = min(p.out_height - tile.row, p.strips * WINDOW_ROWS);
+        int stored = tile.planes * rows * p.out_width;
+        if (p.half)
+            depthwise_store<uint16_t>(p, outputs, first, stored);
+        else
+            depthwise_store<float>(p, outputs, first, stored);
     }
-    __syncthreads(); // all outputs are there
-    int rows = min(p.out_height - first_row, p.strips * WINDOW_ROWS);
-    int count = min(p.block_planes, p.planes - first_plane) * rows * p.out_width;
-    int64_t first = (int64_t)first_plane * out_plane + (int64_t)first_row * p.out_width;
-    if (p.half)
-        depthwise_store<uint16_t>(p, outputs, first, count);
-    else
-        depthwise_store<float>(p, outputs, first, count);
+    __pipeline_wait_prior(0);
 }
 
 #endif

@@ -21,9 +21,10 @@ static void fill_weights(const struct conv_layer *layer, int maps, int padded, i
 }
 
 struct few_shape {
-    int channels, kernel, columns, rows, maps, vector, threads;
+    int channels; // 0: any number, read for each group of maps
+    int kernel, columns, rows, maps, vector, threads;
     int padded;           // floats of a tap's weights in a group
-    int most_groups;      // 0: any number
+    int most_groups;      // of weights in parameters; 0: any number
     int64_t least_images; // of a launch, from which on it is worth its 30 KB of parameters
     few_form form;
     float cost; // of a multiply-add, measured: 1 is the best
@@ -138,6 +139,37 @@ static few_shape in_uniform(float cost)
             launch_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
 }
 
+template <int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
+static void launch_channels(const struct conv_layer *, const few_launch &p, unsigned blocks,
+                            cudaStream_t stream)
+{
+    auto kernel = few_channels<K, T, R, MT, VX, FORM, THREADS, BLOCKS>;
+    size_t bytes = (size_t)((1 + p.channels * K * K) * MT) * sizeof(float);
+    if (few_has_runs(FORM))
+        bytes += (size_t)(THREADS / 32 * 2 * STORE_ROOM(T)) * sizeof(float);
+    dim3 grid(blocks, (unsigned)p.groups);
+    kernel<<<grid, THREADS, bytes, stream>>>(p);
+}
+
+// Their costs are above those of kernels that read samples once.
+template <int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
+static few_shape channels()
+{
+    return {0,
+            K,
+            T,
+            R,
+            MT,
+            VX,
+            THREADS,
+            MT,
+            0,
+            0,
+            FORM,
+            2 + 1 / (float)(T * R) + 0.3f / (float)MT + (few_has_runs(FORM) ? 0.1f : 0),
+            launch_channels<K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
+}
+
 static const struct few_shape shapes[] = {
     // Channels, kernel, columns, rows, maps of a group, groups at most, vector, form; threads of a
     // block, blocks of a multiprocessor.
@@ -167,17 +199,37 @@ static const struct few_shape shapes[] = {
     looped<1, 5, 4, 1, 4, 4, FEW_SAME, 128, 5>(1.04f),
     looped<1, 3, 4, 1, 8, 4, FEW_SAME, 256, 4>(1.1f),
     looped<3, 3, 4, 1, 8, 4, FEW_SAME, 128, 4>(1.1f),
+    channels<5, 4, 2, 8, 4, FEW_WHOLE, 128, 4>(),
+    channels<5, 4, 2, 4, 4, FEW_WHOLE, 128, 6>(),
+    // For few images: many threads with few outputs each.
+    channels<5, 4, 1, 4, 4, FEW_WHOLE, 64, 12>(),
+    channels<5, 4, 1, 12, 4, FEW_WHOLE, 128, 5>(),
+    channels<5, 6, 1, 8, 2, FEW_RUNS, 128, 4>(),
+    channels<5, 5, 1, 8, 1, FEW_RUNS, 128, 5>(),
+    channels<3, 6, 1, 8, 2, FEW_RUNS, 128, 5>(),
+    channels<3, 5, 1, 8, 1, FEW_RUNS, 128, 6>(),
+    channels<3, 4, 1, 8, 4, FEW_WHOLE, 128, 8>(),
+    channels<3, 4, 2, 8, 4, FEW_WHOLE, 128, 4>(),
+    channels<5, 4, 2, 8, 4, FEW_SAME, 128, 3>(),
+    channels<5, 4, 2, 4, 4, FEW_SAME, 128, 5>(),
+    channels<3, 4, 2, 8, 4, FEW_SAME, 128, 4>(),
+    channels<3, 4, 1, 8, 4, FEW_SAME, 128, 7>(),
+    channels<5, 4, 1, 12, 1, FEW_ZEROS, 128, 4>(),
+    channels<5, 4, 1, 8, 1, FEW_ZEROS, 128, 5>(),
+    channels<3, 4, 1, 8, 1, FEW_ZEROS, 128, 7>(),
 };
 
 #define MOST_SHARED (48 << 10)
-#define ENOUGH_WARPS (132 * 16) // for a device of 132 multiprocessors
+#define PROCESSORS 132 // assumed for the choice
+#define ENOUGH_WARPS (PROCESSORS * 16)
+#define SCHEDULERS (PROCESSORS * 4.0f)
 
 struct few_config {
     int shape, tiles, unit_rows, groups, group_images, image_units;
     float cost;
 };
 
-// `anywhere`: rows of input may begin at any sample; `same`: for FEW_SAME.
+// `anywhere`: rows of input may begin at any sample; `same`: with zeros around the input.
 static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                       bool anywhere, bool same, struct few_config *best)
 {
@@ -196,13 +248,14 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         // Units of an image: unit_rows rows of `tiles`. Flat units ignore rows.
         c.tiles = s->form == FEW_FLAT ? (int)(plane / 4) : ceil_div(out_width, s->columns);
         c.unit_rows = s->form == FEW_FLAT ? 1 : ceil_div(out_height, s->rows);
-        bool runs = s->form == FEW_RUNS;
-        int64_t bytes = ((int64_t)c.groups * s->padded * (1 + taps) + 6) * 4 +
+        bool runs = few_has_runs(s->form);
+        int64_t held = s->channels ? c.groups : 1; // groups of maps in shared memory
+        int64_t bytes = (held * s->padded * (1 + taps) + 6) * 4 +
                         (runs ? s->threads / 32 * s->maps * STORE_ROOM(s->columns) * 4 : 0);
-        if (s->channels != layer->channels || s->kernel != layer->kernel_width ||
+        if ((s->channels && s->channels != layer->channels) || s->kernel != layer->kernel_width ||
             s->kernel != layer->kernel_height || out_height < s->rows ||
-            out_width < (s->form == FEW_FLAT ? 2 : s->columns) ||
-            (anywhere && s->vector > 1 && s->form != FEW_SAME) || (s->form == FEW_SAME) != same ||
+            out_width < (s->form == FEW_FLAT ? 2 : s->columns) || (anywhere && s->vector > 1) ||
+            few_is_padded(s->form) != same ||
             (!runs && layer->activation == CONV_ACTIVATION_TANH) ||
             ((s->form == FEW_WHOLE || s->form == FEW_ROWS || s->form == FEW_SAME) &&
              out_width % s->columns) ||
@@ -220,6 +273,10 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
         // 1→6, 32² 0.109 instead of 0.084 ms (H100, 10,000 images).
         if (s->form == FEW_WHOLE && s->rows > 1 && out_width % 8)
             c.cost *= 1.3f;
+        // With fewer warps than schedulers, some schedulers are idle.
+        float warps = (float)shape->images * (float)units * (float)c.groups / 32;
+        if (s->channels == 0 && shape->images > 0 && warps < SCHEDULERS)
+            c.cost *= SCHEDULERS / warps;
         // The number of images with which the last block of a group is nearly full.
         c.group_images = (int)((64 * s->threads + units - 1) / units);
         if (!found || c.cost < best->cost) {
@@ -242,7 +299,7 @@ struct few_plan {
     int anywhere_weights; // where its weights begin
 };
 
-// Whether the pads are those of FEW_SAME.
+// Whether the pads are those of few_is_padded().
 static bool is_same(const struct conv_layer *layer)
 {
     int side = layer->kernel_width / 2;
@@ -257,17 +314,14 @@ static bool plan_few(struct conv_layer_plan *plan)
     struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
-    if (is_same(layer) && configure(layer, shape, false, true, &c->at_vectors)) {
-        c->anywhere = c->at_vectors;
-        plan->packed_bytes = (size_t)weight_floats(layer, &c->anywhere) * sizeof(float);
-        return true;
-    }
-    if (layer_is_padded(layer) || layer->input != CONV_ELEMENT_F32)
+    bool same = is_same(layer) && configure(layer, shape, true, true, &c->anywhere) &&
+                configure(layer, shape, false, true, &c->at_vectors);
+    if (!same && (layer_is_padded(layer) || layer->input != CONV_ELEMENT_F32))
         conv_layer_plan_pad(plan);
     if (conv_layer_out_height(layer, shape->height) <= 0 ||
         conv_layer_out_width(layer, shape->width) <= 0 ||
-        !configure(layer, shape, true, false, &c->anywhere) ||
-        !configure(layer, shape, false, false, &c->at_vectors))
+        (!same && (!configure(layer, shape, true, false, &c->anywhere) ||
+                   !configure(layer, shape, false, false, &c->at_vectors))))
         return false;
     c->anywhere_weights = weight_floats(layer, &c->at_vectors);
     plan->packed_bytes =
@@ -275,8 +329,28 @@ static bool plan_few(struct conv_layer_plan *plan)
     return true;
 }
 
+// Where samples are read for each group of maps. 1,000 images, H200, cuda_layer_gemm in brackets:
+// 32 to 32, 44 x 44, 5x5: 2.11 ms (2.50); 32 to 16, 32 x 32, 3x3: 0.254 (0.359), 16 to 32, 33 x 33,
+// 3x3: 0.358 (0.352).
+static int score_channels(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct few_config *c = &layer_constants<struct few_plan>(plan)->at_vectors;
+    // With few warps the others are faster: 16 to 16, 32 x 32, 3x3, 64 images, 4 warps for each
+    // multiprocessor: 0.0209 ms (0.0168); 12 to 24, 33 x 33, 5x5, 9 warps: 0.0532 (0.0578).
+    float warps = (float)plan->shape.images * (float)c->image_units * (float)c->groups / 32;
+    bool busy = plan->shape.images <= 0 || warps >= 6 * PROCESSORS;
+    // 64 to 1, 180 x 180, 3x3, 16 images: 0.216 ms, cuda_layer_window 0.099.
+    if (!busy || !layer_repays_padding(plan) || layer->maps < 3 ||
+        layer->maps > (layer->kernel_width > 3 || layer->channels <= 8 ? 32 : 24))
+        return layer->channels <= 4 && busy ? 88 : 55;
+    return layer->maps < 32 || layer->channels <= 4 ? 88 : 101;
+}
+
 static int score_few(const struct conv_layer_plan *plan)
 {
+    if (shapes[layer_constants<struct few_plan>(plan)->at_vectors.shape].channels == 0)
+        return score_channels(plan);
     return layer_repays_padding(plan) ? 90 : LAYER_SCORE_PADDED;
 }
 
@@ -299,12 +373,10 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     if (batch->images <= 0)
         return CONV_OK;
     int bytes = shapes[plans->at_vectors.shape].vector * 4;
-    bool unaligned = batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes;
-    bool anywhere = unaligned && shapes[plans->at_vectors.shape].form != FEW_SAME;
+    bool anywhere = batch->src_row % bytes || batch->src_plane % bytes || batch->src_image % bytes;
     const struct few_config *c = anywhere ? &plans->anywhere : &plans->at_vectors;
     const struct few_shape *s = &shapes[c->shape];
     struct few_launch p;
-    p.aligned = !unaligned;
     p.src = batch->src;
     p.weights = (const float *)plan->d_packed + (anywhere ? plans->anywhere_weights : 0);
     p.src_row = batch->src_row;
@@ -314,6 +386,7 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     p.out_height = conv_layer_out_height(layer, plan->shape.height);
     p.out_width = conv_layer_out_width(layer, plan->shape.width);
     p.tiles = c->tiles;
+    p.channels = layer->channels;
     p.maps = layer->maps;
     p.groups = c->groups;
     p.to = store_target_of(layer, batch->dst, p.out_height, p.out_width);
@@ -336,7 +409,7 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
 
 const struct conv_layer_variant conv_cuda_layer_few = {
     "cuda_layer_few",
-    "samples in registers, weights as operands, groups of maps one after the other",
+    "few channels: samples or sums in registers, weights as operands",
     CONV_ON_CUDA,
     75,
     CONV_PRECISION_EXACT,

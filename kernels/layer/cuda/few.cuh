@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The exact order for few input channels, where writing the maps is the limit. A thread reads the
-// samples of its outputs once, through the L1 cache, keeps them in registers and computes the maps
-// in groups of MT, one group after the other, so that outputs reach memory continuously.
+// samples of its outputs through the L1 cache and computes MT maps at a time. With up to three
+// channels it reads them once, keeps them in registers and computes one group of maps after the
+// other, so that outputs reach memory continuously; with more, each group of maps has threads of
+// its own, which keep the sums and read one channel after the other.
 #ifndef CONV_KERNELS_LAYER_CUDA_FEW_CUH
 #define CONV_KERNELS_LAYER_CUDA_FEW_CUH
 
@@ -17,9 +19,8 @@ struct few_launch {
     int group_images, group_blocks; // images of a group, and blocks that compute them
     struct layer_divider by_group_blocks, by_image, by_tiles;
     int out_height, out_width, tiles, unit_rows, maps, groups;
-    int block_groups; // few_looped: groups that a block computes
-    int image_units;  // of an image; FEW_ROWS: rounded up to whole warps
-    int aligned;      // FEW_SAME: rows of samples begin at multiples of 16 bytes
+    int channels, block_groups; // block_groups: few_looped: groups that a block computes
+    int image_units;            // of an image; FEW_ROWS: rounded up to whole warps
 };
 
 // What a thread computes of each map. The first two write 16 bytes at a time, at multiples of 16.
@@ -29,7 +30,19 @@ enum few_form {
     FEW_RUNS,  // T columns of a row; warps put their outputs together in shared memory
     FEW_ROWS,  // the same; rows of outputs are multiples of T, and no warp computes two images
     FEW_SAME,  // FEW_WHOLE with K / 2 zeros around the input, whose rows are multiples of 4
+    FEW_ZEROS, // FEW_RUNS with K / 2 zeros around the input
 };
+
+// Whether windows reach beyond the input; and whether outputs are put together in shared memory.
+__host__ __device__ static constexpr bool few_is_padded(few_form form)
+{
+    return form == FEW_SAME || form == FEW_ZEROS;
+}
+
+__host__ __device__ static constexpr bool few_has_runs(few_form form)
+{
+    return form == FEW_RUNS || form == FEW_ZEROS;
+}
 
 // The same with weights at known places in the kernel's parameters, so that they are operands of
 // the multiply-adds: no instruction loads them, and no register holds them.
@@ -57,6 +70,34 @@ template <int N, int VX> __device__ inline void few_read(float *to, const float 
         to[i] = __ldg(from + i);
 }
 
+// The same, or zeros.
+template <int N, int VX>
+__device__ inline void few_read_if(float *to, const float *from, bool inside)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += VX) {
+        float part[VX];
+#pragma unroll
+        for (int k = 0; k < VX; k++)
+            part[k] = 0;
+        if (inside)
+            few_read<VX, VX>(part, from + i);
+#pragma unroll
+        for (int k = 0; k < VX; k++)
+            to[i + k] = part[k];
+    }
+}
+
+// Bits of those of N samples from `first` on that are not outside.
+template <int N> __device__ inline unsigned few_inside(int first, int limit)
+{
+    unsigned bits = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        bits |= (unsigned)(first + i) < (unsigned)limit ? 1u << i : 0;
+    return bits;
+}
+
 // How outputs are stored. Properties known before the launch cost no instructions in the kernel.
 enum few_output {
     FEW_ANY,   // any activation and element
@@ -70,14 +111,18 @@ enum few_output {
 template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
     static const int window = FORM == FEW_FLAT ? 2 * (K + 1) : T + K - 1;
     float x[C][K + R - 1][window];
-    int64_t at; // of the first output of the next group's first map
-    int count;  // T, or 0 for a thread without outputs
+    const char *src; // of the window, which begins outside a padded input
+    int64_t at;      // of the first output of the next group's first map
+    int count;       // T, or 0 for a thread without outputs
+    int row, column; // of the first output; FEW_FLAT: column of the first pair
+    // With zeros around the input: the rows and columns of the window that lie in it.
+    unsigned rows, columns;
 
     // The sample of output t of row r for a tap.
     static __device__ inline const float &sample(const few_unit &unit, int k, int r, int t)
     {
-        int column = FORM == FEW_FLAT ? t / 2 * (K + 1) + t % 2 : t;
-        return unit.x[k / (K * K)][k / K % K + r][column + k % K];
+        int first = FORM == FEW_FLAT ? t / 2 * (K + 1) + t % 2 : t;
+        return unit.x[k / (K * K)][k / K % K + r][first + k % K];
     }
 
     __device__ inline void find(const few_launch &p)
@@ -96,67 +141,86 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
             rest = p.unit_rows * p.tiles - 1;
         }
         int64_t image = first_image + local;
-        const char *src = (const char *)p.src + image * p.src_image;
+        src = (const char *)p.src + image * p.src_image;
+        row = layer_divide(FORM == FEW_FLAT ? rest * 4 : rest, p.by_tiles);
         if (FORM == FEW_FLAT) { // by_tiles: by the width of a row
-            int i = layer_divide(rest * 4, p.by_tiles), j = rest * 4 - i * p.out_width;
-            bool next = j + 2 >= p.out_width;
+            column = rest * 4 - row * p.out_width;
             at = image * p.maps * p.to.plane + rest * 4;
-            read<K + 1>(p, src + (int64_t)i * p.src_row + j * 4, 0);
-            read<K + 1>(p, src + (int64_t)(i + next) * p.src_row + (next ? 0 : j + 2) * 4, K + 1);
         } else {
-            int i = layer_divide(rest, p.by_tiles);
-            int j = min((rest - i * p.tiles) * T, p.out_width - T);
+            column = min((rest - row * p.tiles) * T, p.out_width - T);
             if (R > 1)
-                i = min(i * R, p.out_height - R);
-            at = (image * p.maps * p.out_height + i) * p.out_width + j;
+                row = min(row * R, p.out_height - R);
+            at = (image * p.maps * p.out_height + row) * p.out_width + column;
             if (FORM == FEW_ROWS) // also for threads without outputs, which help to store
                 at = image * p.maps * p.to.plane + (int64_t)place * T;
-            if (FORM == FEW_SAME && p.aligned)
-                read_same<VX>(p, src, i, j);
-            else if (FORM == FEW_SAME)
-                read_same<1>(p, src, i, j);
-            else
-                read<window>(p, src + (int64_t)i * p.src_row + j * 4, 0);
         }
+        if (few_is_padded(FORM)) {
+            rows = few_inside<K + R - 1>(row - K / 2, p.out_height);
+            columns = few_inside<window>(column - K / 2, p.out_width);
+            src -= K / 2 * (p.src_row + 4);
+        }
+        src += (int64_t)row * p.src_row + column * 4;
         asm volatile("" : "+l"(at)); // keeps it in registers instead of deriving it per group
     }
 
+    // The samples of C channels from `src` on.
+    __device__ inline void read(const few_launch &p)
+    {
+        if (FORM == FEW_FLAT) {
+            bool next = column + 2 >= p.out_width;
+            read_rows<K + 1>(p, src, 0);
+            read_rows<K + 1>(p, src + (next ? p.src_row - column * 4 : 8), K + 1);
+        } else if (FORM == FEW_SAME) {
+            read_same(p);
+        } else if (FORM == FEW_ZEROS) {
+            read_zeros(p);
+        } else {
+            read_rows<window>(p, src, 0);
+        }
+    }
+
     // N samples of each row of the window.
-    template <int N> __device__ inline void read(const few_launch &p, const char *src, int column)
+    template <int N>
+    __device__ inline void read_rows(const few_launch &p, const char *from, int at_column)
     {
 #pragma unroll
         for (int c = 0; c < C; c++)
 #pragma unroll
             for (int u = 0; u < K + R - 1; u++)
                 few_read<N, VX>(
-                    x[c][u] + column,
-                    (const float *)(const void *)(src + c * p.src_plane + u * p.src_row));
+                    x[c][u] + at_column,
+                    (const float *)(const void *)(from + c * p.src_plane + u * p.src_row));
     }
 
-    // The window of the outputs at (i, j). Its T columns lie in the input, and either all or none
-    // of those on a side do.
-    template <int V>
-    __device__ inline void read_same(const few_launch &p, const char *src, int i, int j)
+    // The T columns of the window lie in the input, and either all or none of those on a side do.
+    __device__ inline void read_same(const few_launch &p)
     {
-        const int side = K / 2, VS = V >= 2 && side % 2 == 0 ? 2 : 1;
+        const int side = K / 2, VS = side % 2 == 0 ? 2 : 1;
+        unsigned left = columns & 1 ? rows : 0, right = columns >> (window - 1) & 1 ? rows : 0;
 #pragma unroll
         for (int c = 0; c < C; c++)
 #pragma unroll
             for (int u = 0; u < K + R - 1; u++) {
-                int row = i + u - side;
-                bool inside = (unsigned)row < (unsigned)p.out_height;
                 const float *from =
-                    (const float *)(const void *)(src + c * p.src_plane + row * p.src_row) + j;
-                float *to = x[c][u];
+                    (const float *)(const void *)(src + c * p.src_plane + u * p.src_row);
+                few_read_if<side, VS>(x[c][u], from, left & 1u << u);
+                few_read_if<T, VX>(x[c][u] + side, from + side, rows & 1u << u);
+                few_read_if<side, VS>(x[c][u] + side + T, from + side + T, right & 1u << u);
+            }
+    }
+
+    __device__ inline void read_zeros(const few_launch &p)
+    {
+#pragma unroll
+        for (int c = 0; c < C; c++)
+#pragma unroll
+            for (int u = 0; u < K + R - 1; u++) {
+                unsigned inside = rows & 1u << u ? columns : 0;
+                const float *from =
+                    (const float *)(const void *)(src + c * p.src_plane + u * p.src_row);
 #pragma unroll
                 for (int k = 0; k < window; k++)
-                    to[k] = 0;
-                if (inside)
-                    few_read<T, V>(to + side, from);
-                if (inside && j > 0)
-                    few_read<side, VS>(to, from - side);
-                if (inside && j + T < p.out_width)
-                    few_read<side, VS>(to + side + T, from + T);
+                    few_read_if<1, 1>(x[c][u] + k, from + k, inside & 1u << k);
             }
     }
 
@@ -190,7 +254,7 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
     }
 
     // Stores the sums of a group of maps and moves `at` to the next one.
-    template <int MT, few_output OUTPUT>
+    template <int MT, few_output OUTPUT, int MB = MT>
     __device__ inline void store(const few_launch &p, float *buffer, int group,
                                  float (&sum)[R][MT][T])
     {
@@ -208,8 +272,8 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
                 store_rows<MT>((uint16_t *)p.to.dst, to, p.to.plane, buffer, maps, sum[r]);
             else if (FORM == FEW_ROWS)
                 store_rows<MT>((float *)p.to.dst, to, p.to.plane, buffer, maps, sum[r]);
-            else if (FORM == FEW_RUNS)
-                store_runs<T, MT, MT>(p.to, buffer, to, count, maps, sum[r]);
+            else if (few_has_runs(FORM))
+                store_runs<T, MT, MB>(p.to, buffer, to + r * p.out_width, count, maps, sum[r]);
             else if (count)
                 store_units<T, MT>(p.to, !plain && p.to.half, to + r * p.out_width, maps, sum[r]);
         }
@@ -241,6 +305,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
     const few_launch &p = launch.p;
     few_unit<C, K, T, R, VX, FORM> unit;
     unit.find(p);
+    unit.read(p);
 #pragma unroll
     for (int g = 0; g < G; g++) {
         if (g > 0 && g >= p.groups)
@@ -274,6 +339,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_uniform(
     const float2 *weights = (const float2 *)(const void *)launch.weights;
     few_unit<C, K, T, R, VX, FORM> unit;
     unit.find(p);
+    unit.read(p);
     int weight = 0;
 #pragma unroll 1
     for (int g = 0; g < p.groups; g++) {
@@ -352,6 +418,7 @@ static __global__ __launch_bounds__(THREADS,
         few_memory[i] = __ldg(from + i);
     few_unit<C, K, T, R, VX, FORM> unit;
     unit.find(p);
+    unit.read(p);
     __syncthreads();
     unit.at += (int64_t)(begin * MT) * p.to.plane;
 #pragma unroll 1
@@ -368,6 +435,72 @@ static __global__ __launch_bounds__(THREADS,
         }
         unit.template store<MT, FEW_ANY>(p, buffer, g, sum);
     }
+}
+
+// Any number of channels, which are read one after the other; blockIdx.y is the group of maps. Its
+// weights are in shared memory: of those in parameters, a scheduler loads two to a uniform register
+// in about 24 cycles.
+template <int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
+static __global__ __launch_bounds__(THREADS,
+                                    BLOCKS) void few_channels(const __grid_constant__ few_launch p)
+{
+    static_assert(MT % 4 == 0, "weights are read in quads");
+    const int taps = K * K, MB = 2; // maps that are stored together
+    extern __shared__ float4 few_memory[];
+    int floats = (1 + p.channels * taps) * MT;
+    const float4 *from =
+        (const float4 *)(const void *)(p.weights + (int64_t)((int)blockIdx.y * floats));
+    const float *weights = (const float *)(const void *)few_memory;
+    float *buffer = (float *)(void *)few_memory + floats;
+    if (few_has_runs(FORM))
+        buffer += threadIdx.x / 32 * MB * STORE_ROOM(T);
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < floats / 4; i += THREADS)
+        few_memory[i] = __ldg(from + i);
+    few_unit<1, K, T, R, VX, FORM> unit;
+    unit.find(p);
+    unit.at += (int64_t)((int)blockIdx.y * MT) * p.to.plane;
+    // With few images, waiting for memory takes most of the time, so all channels are prefetched.
+    if (THREADS < 128) {
+#pragma unroll 1
+        for (int c = 0; c < p.channels; c++)
+#pragma unroll
+            for (int u = 0; u < K + R - 1; u += 2)
+                asm volatile("prefetch.global.L2 [%0];"
+                             :
+                             : "l"(unit.src + c * p.src_plane + u * p.src_row));
+    }
+    __syncthreads(); // the weights are complete
+    float sum[R][MT][T], bias[MT];
+    few_weights<MT>(bias, weights);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int t = 0; t < T; t++)
+                sum[r][m][t] = bias[m];
+    weights += MT;
+#pragma unroll 1
+    for (int c = 0; c < p.channels; c++, weights += taps * MT) {
+        unit.read(p); // all rows at once: few loads come back before the first is needed
+        unit.src += p.src_plane;
+#pragma unroll
+        for (int k = 0; k < taps; k++) {
+            float w[MT];
+            few_weights<MT>(w, weights + k * MT);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int t = 0; t < T; t++)
+                        sum[r][m][t] =
+                            fmaf(w[m], few_unit<1, K, T, R, VX, FORM>::sample(unit, k, r, t),
+                                 sum[r][m][t]);
+        }
+    }
+    unit.template store<MT, FEW_ANY, MB>(p, buffer, (int)blockIdx.y, sum);
 }
 
 #endif

@@ -243,6 +243,28 @@ static __global__ __launch_bounds__(THREADS,
     }
 }
 
+// Adds T taps of a kernel row, or its last `count` ones unless WHOLE; x has the samples before.
+template <int S, bool WHOLE>
+__device__ inline void window_add_taps(float (&sum)[1][WINDOW_COLUMNS],
+                                       float (&x)[(WINDOW_COLUMNS - 1) * S + WINDOW_COLUMNS],
+                                       const float *line, const float (&factor)[WINDOW_COLUMNS],
+                                       int count)
+{
+    const int T = WINDOW_COLUMNS, X = (T - 1) * S;
+#pragma unroll
+    for (int k = 0; k < T; k++) {
+        if (!WHOLE && k >= count)
+            break;
+        x[X + k] = line[X + k];
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            sum[0][t] = fmaf(factor[k], x[t * S + k], sum[0][t]);
+    }
+#pragma unroll
+    for (int i = 0; i < X; i++)
+        x[i] = x[T + i];
+}
+
 // Kernels of any size, for which arithmetic is the limit: a thread computes neighbouring outputs of
 // a row, whose samples move through registers, and lanes are rows of an odd pitch.
 template <int S>
@@ -268,7 +290,11 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
         memory.samples + (local * p.chunk * p.in_rows + row * S) * p.pitch + column * S;
     int group = plane - layer_divide(plane, p.by_groups) * p.groups;
     int64_t at = window_output(p, plane, first_row + row, first_column + column);
+    // Weights are read T taps before they are needed.
     const float *weights = p.weights + (int64_t)group * p.steps * p.channels * p.quads * 4;
+    const float *last = weights + (int64_t)p.steps * p.channels * p.quads * 4 - T;
+    float ahead[T];
+    window_weights(ahead, (const float4 *)(const void *)weights);
 #pragma unroll 1
     for (int step = 0; step < p.steps; step++) {
         float sum[1][T];
@@ -281,35 +307,29 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
             if (step == 0 || p.chunk < p.channels)
                 window_load(p, memory, first_column, channel, channels);
 #pragma unroll 1
-            for (int c = 0; c < channels; c++, weights += p.quads * 4) {
-                const float *line = in + c * p.in_rows * p.pitch, *w = weights;
+            for (int c = 0; c < channels; c++) {
+                const float *line = in + c * p.in_rows * p.pitch;
 #pragma unroll 1
                 for (int u = 0; u < p.kernel_height; u++, line += p.pitch) {
                     float x[X + T];
 #pragma unroll
                     for (int i = 0; i < X; i++)
                         x[i] = line[i];
-#pragma unroll 1
-                    for (int v = 0; v < p.kernel_width; v += T, w += T) { // T taps at a time
+                    int v = 0;
+#pragma unroll 2
+                    for (; v + T <= p.kernel_width; v += T) { // T taps at a time
                         float factor[T];
 #pragma unroll
-                        for (int k = 0; k < T; k += 4) {
-                            float4 quad = __ldg((const float4 *)(const void *)(w + k));
-                            factor[k] = quad.x, factor[k + 1] = quad.y;
-                            factor[k + 2] = quad.z, factor[k + 3] = quad.w;
-                        }
-#pragma unroll
-                        for (int k = 0; k < T; k++) {
-                            if (v + k >= p.kernel_width)
-                                break;
-                            x[X + k] = line[v + X + k];
-#pragma unroll
-                            for (int t = 0; t < T; t++)
-                                sum[0][t] = fmaf(factor[k], x[t * S + k], sum[0][t]);
-                        }
-#pragma unroll
-                        for (int i = 0; i < X; i++)
-                            x[i] = x[T + i];
+                        for (int k = 0; k < T; k++)
+                            factor[k] = ahead[k];
+                        weights += weights < last ? T : 0;
+                        window_weights(ahead, (const float4 *)(const void *)weights);
+                        window_add_taps<S, true>(sum, x, line + v, factor, T);
+                    }
+                    if (v < p.kernel_width) {
+                        window_add_taps<S, false>(sum, x, line + v, ahead, p.kernel_width - v);
+                        weights += weights < last ? T : 0;
+                        window_weights(ahead, (const float4 *)(const void *)weights);
                     }
                 }
             }

@@ -39,27 +39,29 @@ static const struct window_shape shapes[] = {
 };
 
 // Depthwise instances: kernels of side x side.
+#define DEPTHWISE_THREADS 224 // 56 columns x 56 rows of two planes, and 28 x 28 of eight
+
 struct depthwise_shape {
-    int side, stride, columns, threads;
+    int side, stride, blocks; // blocks of a multiprocessor
     void (*function)(depthwise_launch);
 };
 
-template <int K, int S, int C, int THREADS, int BLOCKS> static depthwise_shape depthwise_of()
+template <int K, int S, int BLOCKS> static depthwise_shape depthwise_of()
 {
-    return {K, S, C, THREADS, depthwise<K, S, C, THREADS, BLOCKS>};
+    return {K, S, BLOCKS, depthwise<K, S, DEPTHWISE_THREADS, BLOCKS>};
 }
 
 static const struct depthwise_shape depthwise_shapes[] = {
-    depthwise_of<3, 1, 3, 256, 4>(), depthwise_of<3, 2, 1, 256, 5>(),
-    depthwise_of<5, 1, 3, 256, 3>(), depthwise_of<5, 2, 1, 256, 4>(),
-    depthwise_of<7, 1, 3, 128, 5>(), depthwise_of<7, 2, 1, 256, 3>(),
+    depthwise_of<3, 1, 4>(), depthwise_of<3, 2, 4>(), depthwise_of<5, 1, 3>(),
+    depthwise_of<5, 2, 3>(), depthwise_of<7, 1, 2>(), depthwise_of<7, 2, 3>(),
 };
 
 // The constants of a plan. With `depthwise`, the index of an instance plus 1, only what follows it
 // is used.
 struct window_plan {
     int depthwise;
-    int planes, strips, strip_tiles, rows, gap, row_pitch, columns, threads, bytes;
+    int planes, strips, strip_tiles, plane_rows, pitch_floats, columns, threads, room;
+    int blocks, bytes, direct; // blocks: of a multiprocessor
     int shape, steps, quads;
     int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
     int in_rows, in_columns, pitch, chunk, shared;
@@ -133,80 +135,103 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
 
 // --- depthwise -----------------------------------------------------------------------------------
 
-#define DEPTHWISE_BYTES (16 << 10)      // of samples of a block
-#define DEPTHWISE_MOST_BYTES (46 << 10) // with outputs, if rows are long
-#define DEPTHWISE_BLOCKS (132 * 2)      // enough for a GPU: smaller ones take longer to begin
+#define PROCESSORS 132     // assumed for the choice
+#define SHARED (227 << 10) // of a multiprocessor
 
-// The part of a block's threads that have something to do.
-static float filled(int units, int most_threads, int *threads)
+// Rows of a tile's samples in one plane.
+static int tile_rows(const struct conv_layer *layer, const struct window_plan *c)
 {
-    int rounds = ceil_div(units, most_threads);
-    *threads = ceil_div(ceil_div(units, rounds), 32) * 32;
-    return (float)units / (float)(rounds * *threads);
+    return (c->strips * WINDOW_ROWS - 1) * layer->stride_y + layer->kernel_height;
 }
 
-// Sets how many rows and planes a block computes.
-static void choose_block(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+// Sets what depends on the planes and strips of a tile. Planes share the zeros between them.
+static void size_buffers(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                          struct window_plan *c)
 {
+    int rows = tile_rows(layer, c), below = rows - layer->pad_top - shape->height;
+    int shared = below < layer->pad_top ? below : layer->pad_top;
+    int strips = ceil_div(conv_layer_out_height(layer, shape->height), WINDOW_ROWS);
+    c->strip_tiles = ceil_div(strips, c->strips);
+    c->plane_rows = c->strip_tiles == 1 && shared > 0 ? rows - shared : rows;
+    int floats = ((c->planes - 1) * c->plane_rows + rows) * c->pitch_floats +
+                 depthwise_window(layer->kernel_width, layer->stride_x);
+    int outputs = c->planes * c->strips * WINDOW_ROWS * conv_layer_out_width(layer, shape->width);
+    c->room = ceil_div(floats, 4) * 4;
+    c->bytes = (c->room * 2 + ceil_div(c->planes * rows, 2) * 4 +
+                (c->direct ? 0 : ceil_div(outputs, 4) * 4)) *
+               4;
+    c->threads = at_least(ceil_div(c->planes * c->strips * c->columns, 32) * 32, 128);
+    // As registers and shared memory allow.
     const struct depthwise_shape *s = &depthwise_shapes[c->depthwise - 1];
-    int out_height = conv_layer_out_height(layer, shape->height);
-    int strips = ceil_div(out_height, WINDOW_ROWS), most = DEPTHWISE_BYTES / 4 / c->row_pitch;
+    int blocks = s->blocks * DEPTHWISE_THREADS / c->threads, fit = SHARED / (c->bytes + 1024);
+    c->blocks = fit < blocks ? fit : blocks;
+}
+
+// The cycles that all tiles take: those of the busiest multiprocessor's four schedulers, and some
+// 2,500 of waiting for each tile that a block computes after another.
+static float depthwise_cycles(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                              const struct window_plan *c)
+{
     int64_t planes = (shape->images > 0 ? shape->images : 1 << 16) * layer->channels;
-    for (;; most /= 2) { // fewer rows if that leaves too few blocks
-        c->strips = most / (WINDOW_ROWS * s->stride);
-        c->strips = c->strips < 1 ? 1 : c->strips < strips ? c->strips : strips;
-        c->strip_tiles = ceil_div(strips, c->strips);
-        c->strips = ceil_div(strips, c->strip_tiles);
-        c->rows = (c->strips * WINDOW_ROWS - 1) * s->stride + s->side;
-        c->planes = c->strip_tiles == 1 && most > c->rows ? most / c->rows : 1;
-        if (planes / c->planes * c->strip_tiles >= DEPTHWISE_BLOCKS ||
-            (c->planes == 1 && c->strips == 1))
-            break;
-    }
-    // Planes that use the threads well and begin at multiples of four samples and outputs.
-    int best = c->planes, units = c->strips * c->columns;
-    float most_filled = 0;
-    for (int n = c->planes; n > 0 && n > c->planes / 2; n--) {
-        bool whole = (int64_t)n * shape->height * shape->width % 4 == 0 &&
-                     (int64_t)n * out_height * conv_layer_out_width(layer, shape->width) % 4 == 0;
-        float part = filled(n * units, s->threads, &c->threads) - (whole ? 0 : 0.5f);
-        if (n == c->planes || part > most_filled) {
-            most_filled = part;
-            best = n;
+    int64_t tiles = ceil_div64(planes, c->planes) * c->strip_tiles;
+    float products = (float)(layer->kernel_height * layer->kernel_width * WINDOW_ROWS) *
+                     (float)DEPTHWISE_COLUMNS(layer->stride_x);
+    // Warps with units; a copy takes 16 instructions.
+    float warps = (float)ceil_div(c->planes * c->strips * c->columns, 32);
+    int vector = shape->width % 4 == 0 ? 4 : shape->width % 2 == 0 ? 2 : 1;
+    int rows = c->strip_tiles == 1 ? shape->height : tile_rows(layer, c);
+    float copies = (float)(c->planes * rows) * (float)(shape->width / vector) / 32;
+    float tile = warps * (products * 1.2f + 150) + 16 * copies;
+    return (float)ceil_div64(tiles, PROCESSORS) * tile / 4 +
+           (float)ceil_div64(tiles, PROCESSORS * c->blocks) * 2500;
+}
+
+static bool choose_block(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                         struct window_plan *c)
+{
+    int strips = ceil_div(conv_layer_out_height(layer, shape->height), WINDOW_ROWS);
+    int most_units = DEPTHWISE_THREADS / c->columns;
+    struct window_plan chosen = *c;
+    float best = 0;
+    for (c->strips = strips < most_units ? strips : most_units; c->strips > 0; c->strips--)
+        for (c->planes = c->strips == strips ? most_units / strips : 1; c->planes > 0;
+             c->planes--) {
+            struct window_plan tried = *c;
+            size_buffers(layer, shape, &tried);
+            if (tried.bytes > MOST_SHARED)
+                continue;
+            float cycles = depthwise_cycles(layer, shape, &tried);
+            if (best == 0 || cycles < best) {
+                best = cycles;
+                chosen = tried;
+            }
         }
-    }
-    c->planes = best;
-    (void)filled(best * units, s->threads, &c->threads);
+    *c = chosen;
+    return best > 0;
 }
 
 static bool choose_depthwise(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                              struct window_plan *c)
 {
+    int side = layer->kernel_height, stride = layer->stride_x;
     c->depthwise = 0;
     for (size_t i = 0; i < sizeof depthwise_shapes / sizeof depthwise_shapes[0]; i++)
-        if (depthwise_shapes[i].side == layer->kernel_height &&
-            depthwise_shapes[i].side == layer->kernel_width &&
-            depthwise_shapes[i].stride == layer->stride_x)
+        if (depthwise_shapes[i].side == side && side == layer->kernel_width &&
+            depthwise_shapes[i].stride == stride)
             c->depthwise = (int)i + 1;
     if (c->depthwise == 0 || layer->groups != layer->channels || layer->maps != layer->channels)
         return false;
-    int out_width = conv_layer_out_width(layer, shape->width);
-    int columns = depthwise_shapes[c->depthwise - 1].columns;
+    int columns = DEPTHWISE_COLUMNS(stride), out_width = conv_layer_out_width(layer, shape->width);
     int gap = layer->pad_left > layer->pad_right ? layer->pad_left : layer->pad_right;
-    int vector = shape->width % 4 == 0 ? 4 : shape->width % 2 == 0 ? 2 : 1;
-    c->gap = ceil_div(gap, vector) * vector;
-    c->row_pitch = shape->width + c->gap;
     c->columns = ceil_div(out_width, columns);
-    c->quads = ceil_div(layer->kernel_height * layer->kernel_width, 4);
-    if (c->row_pitch > DEPTHWISE_MOST_BYTES / 4)
+    if (c->columns > DEPTHWISE_THREADS) // bounds the sizes below, too
         return false;
-    choose_block(layer, shape, c);
-    int samples = depthwise_room(c->planes * c->rows * c->row_pitch + c->gap, columns);
-    int outputs = c->planes * c->strips * WINDOW_ROWS * out_width;
-    c->bytes = (samples + outputs + 3) / 4 * 16;
+    c->pitch_floats = ceil_div(shape->width + gap, 4) * 4;
+    c->direct = layer->output == CONV_ELEMENT_F32 && layer->activation != CONV_ACTIVATION_TANH &&
+                out_width % columns == 0;
+    c->quads = ceil_div(side * side, 4);
     // An image's tiles are numbered by ints.
-    return c->bytes <= DEPTHWISE_MOST_BYTES && c->strip_tiles <= INT32_MAX / 4 / layer->groups;
+    return choose_block(layer, shape, c) && c->strip_tiles <= INT32_MAX / 4 / layer->groups;
 }
 
 static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
@@ -214,41 +239,50 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
-    void (*function)(depthwise_launch) = depthwise_shapes[c->depthwise - 1].function;
+    const struct depthwise_shape *s = &depthwise_shapes[c->depthwise - 1];
+    void (*function)(depthwise_launch) = s->function;
     struct depthwise_launch p = {};
+    int device, processors;
+    if (cudaGetDevice(&device) ||
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
+        (c->bytes > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function)))
+        return CONV_ERR_DEVICE;
     layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed;
     p.bias = p.weights + (size_t)p.channels * (size_t)c->quads * 4;
     p.pad_top = layer->pad_top;
-    p.pad_left = layer->pad_left;
     p.quads = c->quads;
     p.block_planes = c->planes;
     p.strips = c->strips;
     p.tiles = c->strip_tiles;
-    p.in_rows = c->rows;
-    p.pitch = c->row_pitch;
-    p.gap = c->gap;
-    int64_t row = (int64_t)p.width * 4, plane = row * p.height;
-    int64_t steps = p.src_row | p.src_plane | p.src_image;
+    p.plane_rows = c->plane_rows;
+    p.pitch = c->pitch_floats;
+    p.first = layer->pad_left + depthwise_offset(s->side); // a window then begins at 0
+    p.room = c->room;
+    p.copy_rows = tile_rows(layer, c);
+    if (p.tiles == 1) {
+        p.skip = p.pad_top;
+        p.copy_rows -= p.skip;
+        p.copy_rows = p.copy_rows < p.height ? p.copy_rows : p.height;
+    }
+    int64_t steps = p.src_row | p.src_plane | p.src_image | (int64_t)p.first * 4;
     p.piece = p.width % 4 == 0 && steps % 16 == 0 ? 4 : p.width % 2 == 0 && steps % 8 == 0 ? 2 : 1;
-    if (p.piece == 1 && p.tiles == 1 && p.src_row == row && p.src_plane == plane &&
-        p.src_image == plane * p.channels && plane * p.block_planes % 16 == 0 &&
-        p.in_rows >= p.pad_top + p.height)
-        p.piece = 0;
-    p.row_pieces = p.piece ? p.width / p.piece : 1;
+    p.row_pieces = p.width / p.piece;
+    p.across = p.row_pieces < c->threads ? p.row_pieces : c->threads;
+    p.down = c->threads / p.across;
+    if (p.src_plane / 4 > INT32_MAX / 2 / p.block_planes) // lines begin at ints
+        p.block_planes = 1;
+    bool even = p.src_image == p.channels * p.src_plane;
     p.columns = c->columns;
     p.units = p.block_planes * p.strips * p.columns;
     p.by_channels = layer_divider_of(p.channels);
     p.by_tiles = layer_divider_of(p.tiles);
-    p.by_row_pieces = layer_divider_of(p.row_pieces);
-    p.by_in_rows = layer_divider_of(p.in_rows);
-    p.by_columns = layer_divider_of(p.columns);
-    p.by_strips = layer_divider_of(p.strips);
-    p.by_width = layer_divider_of(p.width);
-    p.by_height = layer_divider_of(p.height);
+    p.by_across = layer_divider_of(p.across);
+    p.by_copy_rows = layer_divider_of(at_least(p.copy_rows, 1));
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
-    // Planes and blocks are numbered by ints; launches begin at multiples of four planes.
+    p.direct = c->direct;
+    // Planes and tiles are numbered by ints; launches begin at multiples of four planes.
     int64_t most = (INT32_MAX / 2) / ((int64_t)p.channels * p.tiles) / 4 * 4;
     int64_t image = (int64_t)layer->maps * p.out_height * p.out_width;
     enum conv_status status = CONV_OK;
@@ -256,8 +290,12 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
         int64_t images = batch->images - first < most ? batch->images - first : most;
         p.src = (const char *)batch->src + first * p.src_image;
         p.dst = (char *)batch->dst + first * image * (int64_t)conv_element_size(layer->output);
-        p.planes = (int)images * p.channels;
-        int blocks = ceil_div(p.planes, p.block_planes) * p.tiles;
+        p.part_planes = (even ? (int)images : 1) * p.channels;
+        p.part_step = p.src_image;
+        p.part_tiles = ceil_div(p.part_planes, p.block_planes) * p.tiles;
+        p.by_part_tiles = layer_divider_of(p.part_tiles);
+        p.count = p.part_tiles * (even ? 1 : (int)images);
+        int blocks = p.count < processors * c->blocks ? p.count : processors * c->blocks;
         function<<<(unsigned)blocks, c->threads, (size_t)c->bytes, (cudaStream_t)batch->stream>>>(
             p);
         status = layer_launch_status();
@@ -312,8 +350,15 @@ static int score_window(const struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     if (layer->groups == layer->channels && layer->groups > 1)
         return 130;
-    // The other kernels need 16 maps, or few channels.
-    return layer->maps / layer->groups < 16 ? 75 : 50;
+    // Too few blocks for a GPU, or many channels that blocks wait for, 16 images, H200: 512 to 8,
+    // 64 x 64, 3x3: 0.793 ms, cuda_layer_gemm 0.293; 32 to 9, 240 x 320: 0.764 and 0.373, but 64 to
+    // 3, 256 x 256: 0.413 and 0.593.
+    const struct window_plan *c = layer_constants<struct window_plan>(plan);
+    int64_t planes = plan->shape.images * layer->groups;
+    bool idle = planes > 0 && !c->depthwise &&
+                ceil_div64(planes, c->block_planes) * c->tiles_x * c->tiles_y < 132;
+    int maps = layer->maps / layer->groups, channels = layer->channels / layer->groups;
+    return maps < 16 && (maps <= 4 || channels <= 16) && !idle ? 75 : 50;
 }
 
 static void pack_window(const struct conv_layer_plan *plan)
