@@ -2,7 +2,7 @@
 # (sources, mostly) becomes plain text, so that no installed document has a dead link.
 file(GLOB docs RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
     README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE CITATION.cff kernels/README.md
-    kernels/layer/*.md docs/*.md docs/*.png docs/*.jpg docs/course/*.md docs/reference/*.json samples/*.png)
+    kernels/layer/*.md docs/*.md docs/*.svg docs/*.jpg docs/course/*.md docs/reference/*.json samples/*.png)
 set(installed ${docs})
 if(Python3_FOUND)
     list(APPEND installed docs/gallery.md) # made below

@@ -44,7 +44,7 @@ def main():
         names = {os.path.relpath(path, prefix) for path in installed}
         assert {"bin/conv", "bin/conv-bench", "share/man/man1/conv.1", "share/man/man1/conv-bench.1",
                 "share/bash-completion/completions/conv", "share/zsh/site-functions/_conv", "share/fish/vendor_completions.d/conv.fish",
-                "share/doc/conv/README.md", "share/doc/conv/docs/gallery/original.jpg", "share/conv/filters/emboss.mat"} <= names, names
+                "share/doc/conv/README.md", "share/doc/conv/docs/gallery/sharpen.jpg", "share/conv/filters/emboss.mat"} <= names, names
         with open(os.path.join(source, "CMakeLists.txt"), encoding="utf-8") as file:
             version = re.search(r"project\(conv VERSION ([0-9.]+)", file.read())[1]
         with open(os.path.join(prefix, "share/man/man1/conv.1"), encoding="utf-8") as file:

@@ -5,10 +5,9 @@ import os
 import shlex
 import statistics
 
-from folders import conv_way, move_all, other_ways
-from inputs import Folders, cut_crops, place_filter, read_matrix
+from folders import conv_way, move_all
+from inputs import Folders, cut_crops
 from measure import Report, spread, take_turns
-import competitors as others
 
 
 def add_kinds(parser, distinct):
@@ -18,14 +17,10 @@ def add_kinds(parser, distinct):
     parser.option("distinct", distinct, "copies of images; more names are links to them")
 
 
-def opencv_ways(folder, out):
-    return other_ways(others.best(read_matrix(place_filter("emboss", "")), None, None), folder.path, out, len(folder))
-
-
 def auto(parser):
     """Compares --device auto with the CPU alone and with the GPU, on folders of several kinds and sizes. A kind is icons,
     screens, photos, deep (photographs of 16 bits), interlaced (photographs), or several joined by "+": equally many of each,
-    shuffled. Nothing is saved unless --save is given; --conv may be repeated. --opencv adds OpenCV, which saves.
+    shuffled. Nothing is saved unless --save is given; --conv may be repeated.
 
     tools/bench auto /dev/shm/auto --photos ../photos --icons ../icons --screens ../screens --conv old --conv new"""
     add_kinds(parser, 2400)
@@ -33,29 +28,25 @@ def auto(parser):
                            "icons+screens+photos+deep+interlaced:3000", "NAME:COUNT,...")
     parser.option("options", "", "more options of conv")
     parser.option("save", False, "outputs are saved")
-    parser.option("opencv", False)
     parser.option("cores", 0, "use only this number; 0: all")
     options = parser.read()
     if options.cores:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cores])
     report = Report(options, "milliseconds")
     devices = {"auto": [], "CPU": ["--device", "cpu"], **({"GPU": ["--device", "cuda"]} if report.machine["gpus"] else {})}
-    report.table("images ", "MB", *devices, "auto / better", "CPU time of auto", *(["OpenCV", "OpenCV / auto"] if options.opencv else []))
+    report.table("images ", "MB", *devices, "auto / better", "CPU time of auto")
     with Folders(options, options.distinct) as folders:
         for kind in options.kinds.split(","):
             name, count = kind.split(":")
             folder, out = folders.make(name, int(count)), f"{folders.scratch}/out"
             ways = {f"{number} {way}": conv_way(conv, [*shlex.split(options.options), *words], folder.path, out, len(folder), options.save)
                     for number, conv in enumerate(options.convs) for way, words in devices.items()}
-            peer = opencv_ways(folder, out) if options.opencv else {}
-            times = take_turns({**ways, **peer}, options.rounds, skip=tuple(peer))
-            peer = next((times[name].median for name in peer if name in times), float("nan"))
+            times = take_turns(ways, options.rounds)
             for number, conv in enumerate(options.convs):
                 mine = {way: times[f"{number} {way}"] for way in devices}
                 own, better = mine["auto"], min(each.median for way, each in mine.items() if way != "auto")
                 cells = [spread([1e3 * seconds for seconds in each.wall], 0) for each in mine.values()]
                 cells += [f"{own.median / better:.2f}", f"{1e3 * statistics.median(own.user):.0f} + {1e3 * statistics.median(own.system):.0f}"]
-                cells += [f"{1e3 * peer:.0f}", f"{peer / own.median:.1f}"] if options.opencv else []
                 report.row(f"{count} {name}" + (f" `{os.path.relpath(conv)}`" if len(options.convs) > 1 else ""), f"{folder.bytes / 1e6:.1f}", *cells,
                            kind=name, count=int(count), conv=conv, **mine)
             folder.remove()

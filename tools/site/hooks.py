@@ -4,18 +4,23 @@
 - pages from files outside docs/ (PAGES), and links to source files, which become part of the site,
 - what tools/build-docs has made (MADE): the gallery, the images of the course,
 - those images, named by the heading above them:            <!-- image: stencil-naive -->
-- code from the sources, by a function's first line; folded if this is indented: <!-- code: kernels/a.cu: void kernel( -->
-- figures from the tables that the benchmarks fill in:      <!-- figures: kernels/README.md: cuda_naive, cuda_tma: 1,2 -->
+- code from the sources, by a function's first line:        <!-- code: kernels/a.cu: void kernel( -->
+- a chart of a ladder up to a step, from a column of the table that a benchmark fills in: <!-- step: kernels/README.md: cuda_naive: 1 -->
 
 Marks of tests/docs (`docs-test`) become a line where they say something to readers. A piece of code or a figure that no
 longer exists ends the build.
 """
+import base64
 import os
 import posixpath
 import re
+import sys
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import charts  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PAGES = {"kernels/README.md": "kernels.md", "kernels/layer/README.md": "kernels-layers.md",
@@ -119,24 +124,6 @@ def function_in(path, start):
     return "\n".join(lines[first:last + 1])
 
 
-def figures_of(path, names, columns):
-    """A table with the rows of some variants below the heading of their table; `columns` of figures, counted from 1."""
-    def kept(line):
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        return "| " + " | ".join([cells[0], *(cells[i] for i in columns or range(1, len(cells)))]) + " |"
-
-    head, rows = None, []
-    for line in read(path).splitlines():
-        if line.startswith("| variant |") and "file" not in line:
-            head = line
-        name = line.split("|")[1].strip().strip("`") if line.startswith("|") else ""
-        if head and name in names and not any(row.startswith(f"| {name} ") or row.startswith(f"| `{name}` ") for row in rows):
-            rows.append(kept(line))
-    if len(rows) != len(names):
-        raise PluginError(f"{path} has no figures of {', '.join(names)}: {len(rows)} rows found")
-    return "\n".join([kept(head), re.sub(r"[^|]+", "---", kept(head)), *rows])
-
-
 def without_shim(output, url):
     """The theme's search on file:// loads a script from elsewhere; ours does the same."""
     return output.replace("https://unpkg.com/iframe-worker/shim", posixpath.relpath("iframe-worker.js", posixpath.dirname(url) or "."))
@@ -144,6 +131,7 @@ def without_shim(output, url):
 
 def accessible(output):
     """Adds what the theme lacks for screen readers: names of the search dialog and of sections with their own page."""
+    output = re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", output)  # of a column without a name
     output = re.sub(r'(<div class="md-search"[^>]*role="dialog")>', r'\1 aria-label="Search">', output)
     titles = re.findall(r'<label class="md-nav__title" for="(__nav_\d+)">\s*<span[^>]*></span>\s*([^<]+?)\s*</label>', output)
     for name, title in titles:
@@ -165,8 +153,7 @@ def on_page_markdown(markdown, page, config, files):
         markdown = with_links(markdown, origin, page.file.src_uri)
 
     def code(match):
-        lines = ["```cpp", *function_in(match[2], match[3]).splitlines(), "```"]
-        return ('??? code "Code"\n\n' if match[1] else "") + "\n".join((match[1] + line).rstrip() for line in lines)
+        return "```cpp\n" + function_in(match[1], match[2]) + "\n```"
 
     def image(match):
         heading = re.findall(r"(?m)^#+ (?:\d+\. )?(.+)$", match.string[:match.start()])[-1]
@@ -179,9 +166,12 @@ def on_page_markdown(markdown, page, config, files):
 
     markdown = re.sub(r"(?m)^<!-- docs-test: (.*?) -->$", not_run, markdown)
     markdown = re.sub(r"<!-- image: (\S+) -->", image, markdown)
-    markdown = re.sub(r"(?m)^( *)<!-- code: (\S+): (.+?) -->", code, markdown)
-    def figures(match):
-        columns = [int(number) for number in match[3].split(",")] if match[3] else None
-        return figures_of(match[1], [name.strip() for name in match[2].split(",")], columns)
+    markdown = re.sub(r"(?m)^<!-- code: (\S+): (.+?) -->", code, markdown)
 
-    return re.sub(r"<!-- figures: (\S+): ([^:>]+?)(?:: ([\d,]+))? -->", figures, markdown)
+    def step(match):
+        steps = charts.ladder(match[1], match[2], int(match[3]))
+        drawn = base64.b64encode(charts.chart("The ladder so far: longer is faster", steps, steps[-1]).encode()).decode()
+        said = "; ".join(f"{name}: {text}" for name, _, text in steps[-2:])
+        return f"![{said}](data:image/svg+xml;base64,{drawn})"
+
+    return re.sub(r"<!-- step: (\S+): (\S+): (\d+) -->", step, markdown)
