@@ -42,6 +42,7 @@ static const struct conv_variant *const variants[] = {
 #endif
     &conv_cpu_portable,
 #ifdef __x86_64__
+    &conv_cpu_decimated_vnni,
     &conv_cpu_decimated_avx2,
 #endif
     &conv_cpu_decimated,
