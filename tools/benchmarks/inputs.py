@@ -6,6 +6,7 @@ import collections
 import concurrent.futures
 import glob
 import hashlib
+import importlib
 import math
 import multiprocessing
 import os
@@ -175,6 +176,7 @@ def dataset(parser):
     parser.add_argument("folder", help="emptied")
     parser.option("packages", "gnome-icon-theme,oxygen-icon-theme,openclipart-png,mate-backgrounds")
     parser.option("count", 0, "of the images, the first ones; 0: all")
+    parser.option("oxipng", 0, "recompress each as small as oxipng's level does (package pyoxipng); 0: no")
     options = parser.parse_args(parser.arguments)
     empty(options.folder)
     with tempfile.TemporaryDirectory() as box:
@@ -190,6 +192,8 @@ def dataset(parser):
         paths = [different[key] for key in sorted(different)][:options.count or None]
         for number, path in enumerate(paths):
             target = shutil.copy(path, f"{options.folder}/{number:06}.png")
+            if options.oxipng:
+                importlib.import_module("oxipng").optimize(target, level=options.oxipng)
             with open(target, "rb") as file:
                 kinds[file.read(26)[24:]] += 1
     names = {0: "gray", 2: "RGB", 3: "palette", 4: "gray and alpha", 6: "RGBA"}
