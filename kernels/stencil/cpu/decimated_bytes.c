@@ -346,8 +346,7 @@ static enum conv_status run_bytes(const struct conv_stencil_plan *plan,
 static bool can_bytes(const struct conv_stencil *stencil)
 {
     const struct conv_decimated *d = &stencil->decimated;
-    bool fits = stencil->depth == 8 && !stencil->floats && d->line[0] <= INT16_MAX &&
-                __builtin_cpu_supports("avx512vbmi");
+    bool fits = stencil->depth == 8 && !stencil->floats && d->line[0] <= INT16_MAX;
     for (int i = 0; i <= d->radius; i++)
         fits = fits && d->line[i] >= 0;
     return fits;
@@ -364,7 +363,7 @@ const struct conv_variant conv_cpu_decimated_vnni = {
     .name = "cpu_decimated_vnni",
     .summary = "integers of 8-bit samples, four products per instruction",
     .place = CONV_ON_CPU,
-    .needs = CONV_CPU_AVX512 | CONV_CPU_VNNI,
+    .needs = CONV_CPU_AVX512 | CONV_CPU_VNNI | CONV_CPU_VBMI,
     .can = can_bytes,
     .score = score_bytes,
     .plan = plan_bytes,
