@@ -350,14 +350,15 @@ static int score_window(const struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     if (layer->groups == layer->channels && layer->groups > 1)
         return 130;
-    // Too few blocks for a GPU, or many channels that blocks wait for, 16 images, H200: 512 to 8,
-    // 64 x 64, 3x3: 0.793 ms, cuda_layer_gemm 0.293; 32 to 9, 240 x 320: 0.764 and 0.373, but 64 to
-    // 3, 256 x 256: 0.413 and 0.593.
+    // Too few blocks for a GPU, one image, H200: 64 to 3, 192 x 192, 3x3: 0.138 ms, cuda_layer_gemm
+    // 0.036; 256 to 256 in 32 groups, 28 x 28: 0.0188 and 0.0121, but 128 to 128, 56 x 56: 0.0093
+    // and 0.0164. Or many channels that blocks wait for, 16 images: 512 to 8, 64 x 64, 3x3: 0.793
+    // and 0.293, but 64 to 3, 256 x 256: 0.413 and 0.593.
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
-    int64_t planes = plan->shape.images * layer->groups;
-    bool idle = planes > 0 && !c->depthwise &&
-                ceil_div64(planes, c->block_planes) * c->tiles_x * c->tiles_y < 132;
     int maps = layer->maps / layer->groups, channels = layer->channels / layer->groups;
+    int64_t planes = plan->shape.images * layer->groups;
+    bool idle = planes > 0 && channels >= 8 && maps > 2 && !c->depthwise &&
+                ceil_div64(planes, c->block_planes) * c->tiles_x * c->tiles_y < PROCESSORS;
     return maps < 16 && (maps <= 4 || channels <= 16) && !idle ? 75 : 50;
 }
 
