@@ -7,6 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#if !__GLIBC_PREREQ(2, 30) // which waits by the time of day: a change of that changes a wait
+#undef CLOCK_MONOTONIC
+#define CLOCK_MONOTONIC CLOCK_REALTIME
+#define pthread_cond_clockwait(c, mutex, clock, until) pthread_cond_timedwait(c, mutex, until)
+#endif
+
 // The analysis relies on the declarations; it cannot check these functions themselves.
 
 int conv_lock_init(struct conv_lock *lock)
@@ -61,8 +67,7 @@ CONV_UNCHECKED bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condi
     return pthread_cond_clockwait(condition, &lock->mutex, CLOCK_MONOTONIC, &until) == 0;
 }
 
-// --- threads
-// --------------------------------------------------------------------------------------
+// --- threads -------------------------------------------------------------------------------------
 
 #define USUAL_POLICY 0  // SCHED_OTHER
 #define SLICE_NS 100000 // the shortest that the system grants

@@ -62,8 +62,7 @@ int conv_lock_init_condition(pthread_cond_t *condition);
 bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)
     CONV_NEEDS(*lock);
 
-// --- threads
-// --------------------------------------------------------------------------------------
+// --- threads -------------------------------------------------------------------------------------
 
 // Requests a short scheduling slice for the calling thread, which waits most of the time: when it
 // wakes up it then runs at once instead of up to 3 ms later, when as many threads as there are

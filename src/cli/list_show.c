@@ -103,9 +103,8 @@ static void print_numbers(const char *lead, const double *numbers, int count)
 
 static void print_line(const char *lead, const double *numbers, int count)
 {
-    fputs(lead, stdout);
     for (int i = 0; i < count; i++)
-        printf(" %.9g", numbers[i]);
+        printf("%s %.9g", i ? "" : lead, numbers[i]);
 }
 
 static void print_matrix(const struct conv_filter *filter)
@@ -407,9 +406,8 @@ static int show_bank(const struct conv_options *options)
 
 static bool is_filter(const char *name)
 {
-    const char *known;
-    for (int i = 0; (known = conv_filter_name(i, NULL)); i++)
-        if (strcmp(known, name) == 0)
+    for (int i = 0; conv_filter_name(i, NULL); i++)
+        if (strcmp(conv_filter_name(i, NULL), name) == 0)
             return true;
     return conv_filter_is_parametric(name);
 }

@@ -460,8 +460,7 @@ static enum conv_status make_schmid(struct conv_bank *bank, const struct paramet
     return status;
 }
 
-// --- the families
-// ---------------------------------------------------------------------------------
+// --- the families --------------------------------------------------------------------------------
 
 static const struct conv_filter_family families[] = {
     {"gabor", "gabor:SCALESxANGLES", "gabor:4x8", "Gabor: the magnitude of each complex response"},

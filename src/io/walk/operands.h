@@ -40,8 +40,7 @@ struct conv_operands_shape {
 enum conv_status conv_operands_check(const struct conv_operands *operands,
                                      struct conv_operands_shape *shape, struct conv_err *err);
 
-// --- archives (archive_operands.c)
-// ----------------------------------------------------------------
+// --- archives (archive_operands.c) ---------------------------------------------------------------
 
 // Which inputs of a command line are archives, and which archives are to be written.
 
