@@ -155,7 +155,10 @@ static void filter_row_end(float *dst, const struct tap_job *job, const float *r
         lines[j] = ring + slot * END_LINE;
         slot = slot + 1 < height ? slot + 1 : 0;
     }
-    for (int x = 0, step; x < count; x += step) {
+    int x = 0;
+    for (; x + TAP_BLOCK <= count; x += TAP_BLOCK)
+        filter_tap_block(dst + x, job, lines, x, TAP_VECTORS);
+    for (int step; x < count; x += step) {
         step = count - x > 4 * FLOAT_LANES ? TAP_BLOCK : FLOAT_LANES;
         if (step == TAP_BLOCK)
             filter_tap_block(out, job, lines, x, TAP_VECTORS);
