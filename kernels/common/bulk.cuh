@@ -103,7 +103,7 @@ __device__ inline void fence_for_bulk(void)
 }
 
 // Waits until the kernel before this one in the stream has ended and its writes are visible: for
-// kernels launched by launch_early (tma_pipeline.cuh). A thread must call this, or wait for a
+// kernels launched by launch_early (stencil_device.cuh). A thread must call this, or wait for a
 // thread that has, before it accesses memory that another kernel may use. PTX ISA:
 // "griddepcontrol".
 __device__ inline void wait_for_earlier_kernel(void)

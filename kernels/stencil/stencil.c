@@ -259,8 +259,8 @@ size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stenci
     const struct conv_decimated *d = &stencil->decimated;
     size_t at = 0;
     for (int i = 0; i < count && d->step; i++) {
-        size_t width = (size_t)((planes[i].width - 1) / d->step + 4),
-               border = 2 * (size_t)d->radius;
+        size_t width = (size_t)((planes[i].width - 1) / d->step + 4) / 2 * 2 + 2; // even, and more
+        size_t border = 2 * (size_t)d->radius;
         size_t height = (size_t)((planes[i].height - 1) / d->step + 4);
         size_t cells = (width + border) * (2 * height + border) + width * height;
         planes[i].cuda.work_counter = (uint32_t)at;

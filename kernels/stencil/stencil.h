@@ -142,6 +142,7 @@ struct conv_stencil_plan {
         struct {
             // Set by conv_cuda_upload: the filter in device memory, and the device's limits.
             const void *d_taps;
+            int major;                            // of the compute capability
             int processors;                       // multiprocessors
             int shared_bytes, block_shared_bytes; // shared memory of a processor, of a block
         } cuda;

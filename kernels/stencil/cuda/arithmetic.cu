@@ -123,6 +123,9 @@ static cudaError_t query_limits(struct conv_stencil_plan *plan)
     cudaError_t error = cudaGetDevice(&device);
     if (!error)
         error =
+            cudaDeviceGetAttribute(&plan->cuda.major, cudaDevAttrComputeCapabilityMajor, device);
+    if (!error)
+        error =
             cudaDeviceGetAttribute(&plan->cuda.processors, cudaDevAttrMultiProcessorCount, device);
     if (!error)
         error = cudaDeviceGetAttribute(&plan->cuda.shared_bytes,

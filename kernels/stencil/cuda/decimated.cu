@@ -1,174 +1,45 @@
 // SPDX-License-Identifier: MIT
-// Large Gaussians by way of a coarse image (struct conv_decimated), in four kernels: reduce, filter
-// columns, filter rows, enlarge. The first and the last move all bytes: a thread of theirs has a
-// few columns of pixels and walks down, so that each source sample is loaded once and each coarse
-// row enlarged once. Sums of integers are exact in any order: of 8-bit samples they have 32 bits
-// but where coarse samples are weighted along rows; float32 samples are added in float64 in the
-// defined order.
+// Large Gaussians by way of a coarse image (struct conv_decimated), in three kernels: reduce,
+// filter, enlarge; floats are filtered in two. Sums of integers are exact in any order, and tensor
+// cores compute them in bytes; float32 samples are added in float64 in the defined order.
 //
 // Scratch of a plane, in cells of 32 bits (of 16 bits for what is exact in them): coarse samples
-// from -radius - 1 on, these filtered by columns, and filtered samples from -1 on.
+// from -1 - pad on, floats filtered by columns, and filtered samples from -1 on.
 #include "kernels/stencil/cuda/decimated_enlarge.cuh"
-
-// --- the coarse image ----------------------------------------------------------------------------
-
-// FILTER_ROWS results from FILTER_ROWS + 2 * radius cells, of which `load` returns number i + a of
-// a chunk, or 0 after the last: each is loaded once for all results. Sums of a line of cells have
-// 16 more bits. `line` is f.line in shared memory.
-template <typename Sum, typename Load>
-__device__ static inline void filter_cells(Sum *sums, const uint32_t *line, int radius, Load load)
-{
-    uint32_t weights[CHUNK + FILTER_ROWS];
-#pragma unroll
-    for (int r = 0; r < FILTER_ROWS; r++) {
-        sums[r] = 0;
-        weights[CHUNK + r] = line[r];
-    }
-    for (int i = 0; i < FILTER_ROWS + 2 * radius; i += CHUNK) {
-        uint32_t cells[CHUNK];
-#pragma unroll
-        for (int a = 0; a < CHUNK; a++) {
-            cells[a] = load(i, a);
-            weights[a] = weights[CHUNK + a];
-            weights[CHUNK + a] = line[i + CHUNK + a];
-        }
-#pragma unroll
-        for (int a = 0; a < CHUNK; a++)
-#pragma unroll
-            for (int r = 0; r < FILTER_ROWS; r++)
-                sums[r] += (Sum)weights[FILTER_ROWS + a - r] * cells[a];
-    }
-}
-
-__device__ static inline void share_line(uint32_t *shared, const struct decimated_filter &f)
-{
-    for (int i = (int)threadIdx.x; i < LINE_CELLS; i += THREADS)
-        shared[i] = f.line[i];
-    __syncthreads(); // weights of other threads
-}
-
-__device__ static inline float filter_floats(const float *cells, int64_t pitch,
-                                             const struct decimated_filter &f)
-{
-    const float *centre = cells + f.radius * pitch;
-    const uint32_t *line = f.line + FILTER_ROWS + f.radius;
-    double sum = (double)line[0] * (double)centre[0];
-    for (int i = 1; i <= f.radius; i++)
-        sum = fma((double)line[i], (double)centre[-i * pitch] + (double)centre[i * pitch], sum);
-    return __double2float_rn(sum * 0x1p-16);
-}
-
-template <typename Sample>
-static __global__ void __launch_bounds__(THREADS)
-    filter_columns(const __grid_constant__ struct decimated_filter f)
-{
-    __shared__ uint4 aligned[LINE_CELLS / 4];
-    uint32_t *line = (uint32_t *)aligned;
-    const struct grid<Sample> grid = find_grid<Sample>(f, f.planes[blockIdx.y]);
-    share_line(line, f);
-    int64_t items = (int64_t)grid.coarse_width * ((grid.height - 1) / FILTER_ROWS + 1);
-    int64_t width = grid.coarse_width;
-    for (int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x; item < items;
-         item += (int64_t)gridDim.x * THREADS) {
-        int x = (int)(item % width), y = (int)(item / width) * FILTER_ROWS;
-        const auto *from = grid.coarse + y * width + x;
-        uint32_t *to = grid.columns + y * width + x;
-        int rows = min(FILTER_ROWS, grid.height - y), count = grid.coarse_height - y;
-        if constexpr (sizeof(Sample) == 4) {
-            for (int r = 0; r < rows; r++)
-                to[r * width] = __float_as_uint(filter_floats(from + r * width, width, f));
-        } else {
-            uint32_t sums[FILTER_ROWS];
-            filter_cells(sums, line, f.radius, [=](int i, int a) {
-                return i + a < count ? (uint32_t)from[(i + a) * width] : 0;
-            });
-#pragma unroll
-            for (int r = 0; r < FILTER_ROWS; r++)
-                if (r < rows)
-                    to[r * width] = sums[r];
-        }
-    }
-}
-
-// A block has 8 rows of 128 results, 4 of 256, 2 of 512 or one of 1024. Shared: the cells of these,
-// with one left free after 8, so that threads that are 8 results apart use different banks.
-#define LEAST_ROW_THREADS 16
-#define ROW_CELLS(threads) (((threads)*FILTER_ROWS + 2 * MOST_RADIUS + CHUNK) * 9 / 8 + 2)
-#define SHARED_CELLS (THREADS / LEAST_ROW_THREADS * ROW_CELLS(LEAST_ROW_THREADS))
-
-__host__ __device__ static inline int row_threads(int width)
-{
-    int threads = LEAST_ROW_THREADS;
-    while (threads < THREADS && threads * FILTER_ROWS < width)
-        threads *= 2;
-    return threads;
-}
-
-template <typename Sample>
-static __global__ void __launch_bounds__(THREADS)
-    filter_rows(const __grid_constant__ struct decimated_filter f)
-{
-    __shared__ uint32_t shared[SHARED_CELLS];
-    __shared__ uint4 aligned[LINE_CELLS / 4];
-    uint32_t *line = (uint32_t *)aligned;
-    const struct grid<Sample> grid = find_grid<Sample>(f, f.planes[blockIdx.y]);
-    int threads = row_threads(grid.width), rows = THREADS / threads;
-    int row = (int)threadIdx.x / threads, lane = (int)threadIdx.x % threads;
-    int across = (grid.width - 1) / (threads * FILTER_ROWS) + 1;
-    int tiles = across * ((grid.height - 1) / rows + 1);
-    uint32_t *cells = shared + row * ROW_CELLS(threads);
-    share_line(line, f);
-    for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
-        int left = tile % across * threads * FILTER_ROWS, y = tile / across * rows + row;
-        int count = min(threads * FILTER_ROWS + 2 * f.radius, grid.coarse_width - left);
-        const uint32_t *from = grid.columns + (int64_t)y * grid.coarse_width + left;
-        int used = threads * FILTER_ROWS + 2 * f.radius + CHUNK;
-        for (int i = lane; i < used; i += threads)
-            cells[i + i / 8] = i < count && y < grid.height ? from[i] : 0;
-        __syncthreads(); // cells of other threads
-        int x = lane * FILTER_ROWS, columns = min(FILTER_ROWS, grid.width - left - x);
-        auto *to = grid.filtered + (int64_t)y * grid.width + left + x;
-        if constexpr (sizeof(Sample) == 4) {
-            for (int r = 0; r < columns && y < grid.height; r++)
-                to[r] = filter_floats((const float *)from + x + r, 1, f);
-        } else {
-            constexpr int SHIFT = samples_of<Sample>::FILTERED;
-            uint64_t sums[FILTER_ROWS];
-            const uint32_t *near = cells + x + x / 8;
-            filter_cells(sums, line, f.radius, [=](int i, int a) { return near[i + i / 8 + a]; });
-#pragma unroll
-            for (int r = 0; r < FILTER_ROWS; r++)
-                if (r < columns && y < grid.height)
-                    to[r] = (typename samples_of<Sample>::cell_type)(
-                        (sums[r] + (1ull << (SHIFT - 1))) >> SHIFT);
-        }
-        __syncthreads(); // the next tile's cells
-    }
-}
+#include "kernels/stencil/cuda/decimated_filter.cuh"
+#include "kernels/stencil/cuda/decimated_floats.cuh"
+#include "kernels/stencil/cuda/decimated_reduce.cuh"
 
 // --- host ----------------------------------------------------------------------------------------
 
 #define MOST_PLANES 65535 // of a launch: blocks along y
 #define MOST_BLOCKS 65535
-#define REDUCED_ROWS 96 // of pixels, of a block
-#define ENLARGED_ROWS 64
+#define REDUCED_ROWS 96 // of pixels, of a block that reduces floats
 
 struct decimated_constants {
     void (*reduce)(struct decimated_filter);
-    void (*columns)(struct decimated_filter);
-    void (*rows)(struct decimated_filter);
+    void (*filter_image)(struct decimated_filter);
     void (*enlarge)(struct decimated_filter);
-    int reducing_threads;
+    bool floats; // samples
+    int table_bytes;
     struct decimated_filter filter;
 };
 
 template <typename Sample, typename Result>
 static void set_kernels(struct decimated_constants *constants)
 {
-    constants->reduce = reduce<Sample>;
-    constants->columns = filter_columns<Sample>;
-    constants->rows = filter_rows<Sample>;
-    constants->reducing_threads = reduction<Sample>::THREADS_X;
+    struct decimated_filter &f = constants->filter;
+    if constexpr (sizeof(Sample) == 4) {
+        constants->reduce = reduce_floats;
+        constants->filter_image = filter_floats<false>;
+        constants->floats = true;
+    } else {
+        constants->reduce = reduce_bytes<Sample>;
+        constants->filter_image = filter_bytes<Sample>;
+        f.segments = (19 * f.step - 1) * (int)sizeof(Sample) / SEGMENT + 1;
+        constants->table_bytes = (f.segments * bytes_of<Sample>::PRODUCTS + f.phases) *
+                                 (int)(TABLE_CELLS * sizeof(uint4));
+    }
     constants->enlarge =
         constants->filter.amount ? enlarge<Sample, Result, true> : enlarge<Sample, Result, false>;
 }
@@ -182,10 +53,19 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.radius = d.radius;
     f.border = (int32_t)stencil->border;
     f.border_value = stencil->border_value;
-    f.block_columns = (SPAN - (int)sizeof(uint2) + 1) / d.step - 3;
-    f.block_rows = max(REDUCED_ROWS / d.step, 6);
-    f.block_steps = max(ENLARGED_ROWS / d.step, 1);
+    f.pad = stencil->border == CONV_BORDER_REPLICATE ? 1 : d.radius;
+    f.block_rows = d.step > 2 ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
+    // Coarse rows of as many blocks and of the two steps around them have different places.
+    f.store_blocks = max(((STRIP - 5) * d.step + 2) / f.block_rows, 1);
+    for (f.phases = 1; f.phases * f.block_rows % (STRIP * d.step);)
+        f.phases++;
+    f.up_parts = d.step < 4 ? 2 : 1;
+    for (f.up_phases = 1; f.up_phases * TILE % (2 * d.step);)
+        f.up_phases++;
+    f.tile_columns = (SPAN - (int)sizeof(uint2) + 1) / d.step - 3;
+    f.tile_rows = max(REDUCED_ROWS / d.step, 6);
     f.amount = d.amount;
+    f.shifted_amount = d.amount * 512;
     f.keep_below = stencil->keep_below;
     f.keep_floats = stencil->fkeep_below;
     for (int i = 0; i < d.step; i++)
@@ -194,8 +74,8 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
             f.down[i][k] = away < 2 * d.step ? (uint32_t)d.down[away] : 0;
             f.up[i][k] = (uint32_t)d.up[i][k];
         }
-    for (int i = -d.radius; i <= d.radius; i++)
-        f.line[FILTER_ROWS + d.radius + i] = (uint32_t)d.line[abs(i)];
+    for (int i = 0; i <= d.radius; i++)
+        f.line[i] = (uint32_t)d.line[i];
     if (stencil->depth == 32)
         set_kernels<float, float>(constants);
     else if (stencil->depth == 8)
@@ -204,42 +84,127 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     else
         stencil->floats ? set_kernels<uint16_t, float>(constants)
                         : set_kernels<uint16_t, uint16_t>(constants);
-    for (f.parts = 1;
-         f.parts < 8 && f.parts * (f.block_columns + 1) <= constants->reducing_threads;)
-        f.parts *= 2;
 }
 
-// Blocks take tiles of a plane, `most` of them, in turn.
+// Blocks take tiles of a plane, `most` of them, in turn. early: before the kernel before has ended.
 static void start(void (*kernel)(struct decimated_filter), int threads, int64_t most, int planes,
-                  const struct decimated_filter *f, cudaStream_t stream)
+                  size_t shared, bool early, const struct decimated_filter *f, cudaStream_t stream)
 {
     dim3 blocks((unsigned)(most < MOST_BLOCKS ? most : MOST_BLOCKS), (unsigned)planes);
-    kernel<<<blocks, threads, 0, stream>>>(*f);
+    if (early)
+        launch_early(kernel, blocks, (uint32_t)threads, shared, stream, *f);
+    else
+        kernel<<<blocks, threads, shared, stream>>>(*f);
+}
+
+// Coarse samples of an axis of n pixels: filtered ones, and all.
+static int64_t count_filtered(const struct decimated_filter *f, int n)
+{
+    return (n - 1) / f->step + 4;
+}
+
+static int64_t count_coarse(const struct decimated_filter *f, int n)
+{
+    return count_filtered(f, n) + 2 * f->pad;
+}
+
+// Columns of 16 filtered samples.
+static int64_t count_tiles(const struct decimated_filter *f, int n)
+{
+    return (count_filtered(f, n) + ((f->pad - f->radius) & 7) - 1) / STRIP + 1;
+}
+
+#define MOST_ROUNDS 4
+
+// The part of `total` rows of strips that a warp of `slots`, which run at a time, takes: a multiple
+// of `unit`, less `lost`. In more rounds warps end at different times, but each part begins with
+// rows that others compute, too, and more: `extra`.
+static int32_t divide_rows(int64_t total, int64_t slots, int unit, int lost, double extra)
+{
+    int64_t part = 1;
+    double least = INFINITY;
+    for (int rounds = 1; rounds <= MOST_ROUNDS; rounds++) {
+        int64_t rows = (total - 1) / (rounds * slots) + 1;
+        rows = (rows + lost + unit - 1) / unit * unit - lost;
+        double cost = (double)((total - 1) / rows / slots + 1) * ((double)rows + extra);
+        if (cost < least) {
+            least = cost;
+            part = rows;
+        }
+    }
+    return (int32_t)part;
+}
+
+#define LONG_STEP 12
+
+static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
+                                        const struct conv_stencil_plane *planes, int count,
+                                        struct decimated_filter *f, cudaStream_t stream)
+{
+    const auto *constants = constants_of<struct decimated_constants>(plan);
+    int ring = REDUCE_STAGES * ROW_GROUPS * WARP * (int)sizeof(uint4), warps = REDUCE_WARPS;
+    int64_t total = 0, most = 0;
+    if (constants->table_bytes + warps * ring > plan->cuda.block_shared_bytes)
+        warps /= 2;
+    int shared = constants->table_bytes + warps * ring;
+    int blocks = max(1, min(plan->cuda.shared_bytes / (shared + 1024), 2));
+    for (int p = 0; p < count; p++)
+        total += count_strips(f->pad, (int)count_coarse(f, planes[p].width)) *
+                 count_coarse(f, planes[p].height);
+    // Few long parts are faster where a part begins with many rows of pixels (6000 x 4000, 3
+    // planes, H200: at a step of 32 6 warps per processor take 67 us, 16 take 87; at 6 60 and 52).
+    int64_t slots = plan->cuda.processors * (f->step < LONG_STEP ? blocks * warps : 6);
+    f->strip_rows = divide_rows(total, slots, 1, 0, 3 + (8.0 * ROW_GROUPS + 32) / f->step);
+    for (int p = 0; p < count; p++) {
+        int64_t strips = count_strips(f->pad, (int)count_coarse(f, planes[p].width));
+        int64_t rows = count_coarse(f, planes[p].height);
+        most = max(most, (strips * ((rows - 1) / f->strip_rows + 1) - 1) / warps + 1);
+    }
+    if (allow_shared_memory(plan, (const void *)constants->reduce) != cudaSuccess)
+        return CONV_ERR_DEVICE;
+    start(constants->reduce, warps * WARP, most, count, (size_t)shared, false, f, stream);
+    return CONV_OK;
 }
 
 // Up to MOST_PLANES planes.
-static enum conv_status launch(const struct decimated_constants *constants,
+static enum conv_status launch(const struct conv_stencil_plan *plan,
                                const struct conv_stencil_plane *planes, int count,
-                               const struct decimated_filter *f, cudaStream_t stream)
+                               struct decimated_filter *f, cudaStream_t stream)
 {
-    int64_t reduced = 0, columns = 0, rows = 0, enlarged = 0;
+    const auto *constants = constants_of<struct decimated_constants>(plan);
+    bool early = plan->cuda.major >= 9;
+    int64_t reduced = 0, filtered = 0, enlarged = 0, results = 0, steps = 0;
     for (int p = 0; p < count; p++) {
-        int64_t width = (planes[p].width - 1) / f->step + 4;
-        int64_t height = (planes[p].height - 1) / f->step + 4;
-        int64_t coarse_width = width + 2 * f->radius, coarse_height = height + 2 * f->radius;
-        reduced = max(reduced, ((coarse_width - 1) / f->block_columns + 1) *
-                                   ((coarse_height - 1) / f->block_rows + 1));
-        columns = max(columns, coarse_width * ((height - 1) / FILTER_ROWS + 1) / THREADS + 1);
-        int threads = row_threads((int)width);
-        rows = max(rows, ((width - 1) / (threads * FILTER_ROWS) + 1) *
-                             ((height - 1) / (THREADS / threads) + 1));
-        enlarged = max(enlarged, (int64_t)((planes[p].width - 1) / SPAN + 1) *
-                                     ((height - 4) / f->block_steps + 1));
+        int64_t height = count_filtered(f, planes[p].height);
+        results += count_tiles(f, planes[p].width) * height;
+        steps += ((planes[p].width - 1) / WARP_COLUMNS + 1) * (height - 3);
     }
-    start(constants->reduce, constants->reducing_threads, reduced, count, f, stream);
-    start(constants->columns, THREADS, columns, count, f, stream);
-    start(constants->rows, THREADS, rows, count, f, stream);
-    start(constants->enlarge, THREADS, enlarged, count, f, stream);
+    f->filter_rows =
+        divide_rows(results, plan->cuda.processors * FILTER_BLOCKS * FILTER_WARPS, STRIP, 0, STRIP);
+    f->block_steps = divide_rows(steps, plan->cuda.processors * ENLARGING_BLOCKS * (THREADS / WARP),
+                                 BATCH, 3, 3 + 16.0 / f->step);
+    for (int p = 0; p < count; p++) {
+        int64_t height = count_filtered(f, planes[p].height);
+        reduced = max(reduced, ((count_coarse(f, planes[p].width) - 1) / f->tile_columns + 1) *
+                                   ((count_coarse(f, planes[p].height) - 1) / f->tile_rows + 1));
+        if (constants->floats)
+            filtered = max(filtered, count_coarse(f, planes[p].width) * height / THREADS + 1);
+        else
+            filtered = max(filtered, count_tiles(f, planes[p].width) *
+                                             ((height - 1) / f->filter_rows + 1) / FILTER_WARPS +
+                                         1);
+        enlarged = max(enlarged, (int64_t)((planes[p].width - 1) / WARP_COLUMNS + 1) *
+                                         ((height - 4) / f->block_steps + 1) / (THREADS / WARP) +
+                                     1);
+    }
+    if (constants->floats)
+        start(constants->reduce, PIXEL_THREADS, reduced, count, 0, false, f, stream);
+    else if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
+        return CONV_ERR_DEVICE;
+    start(constants->filter_image, THREADS, filtered, count, 0, early, f, stream);
+    if (constants->floats)
+        start(filter_floats<true>, THREADS, filtered, count, 0, early, f, stream);
+    start(constants->enlarge, THREADS, enlarged, count, 0, early, f, stream);
     return launch_status();
 }
 
@@ -252,7 +217,7 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
     f.scratch = (uint8_t *)batch->cuda.scratch;
     for (int p = 0; p < batch->count && !status; p += MOST_PLANES) {
         f.planes = batch->cuda.d_planes + p;
-        status = launch(constants, batch->planes + p, min(MOST_PLANES, batch->count - p), &f,
+        status = launch(plan, batch->planes + p, min(MOST_PLANES, batch->count - p), &f,
                         (cudaStream_t)batch->cuda.stream);
     }
     return status;
@@ -267,8 +232,8 @@ const struct conv_variant conv_cuda_decimated = {
     score_always<50>,
     plan_decimated,
     run_decimated,
-    SPAN,
-    ENLARGED_ROWS,
+    WARP_COLUMNS,
+    64,
     false,
     true,
     true,

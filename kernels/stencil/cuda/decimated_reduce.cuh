@@ -1,384 +1,492 @@
 // SPDX-License-Identifier: MIT
-// From an image to its coarse image (decimated.cu), and what the four kernels share.
+// From an image of integers to its coarse image (decimated.cu) on tensor cores, in bytes: weights
+// have two, samples one or two, sums of a row three or four. A warp has a strip of 16 coarse
+// columns and walks down, 32 rows of pixels at a time. No lane needs a value of another lane:
+//
+//   first product    A: weights of 16 coarse columns, of 32 pixels each. B: these pixels of 8 rows,
+//                    as they lie in memory.
+//   second product   A: weights of 16 coarse rows, of 32 rows of pixels each. B: bytes of the sums
+//                    of 8 coarse columns; a lane holds those that it has from the first product.
+//
+// The order of pixels and rows is free as long as that of weights is the same. 16 coarse rows are
+// more than those that 32 rows of pixels belong to: each has the place (m - 2) % 16 until it is
+// complete. As a coarse sample depends on pixels (m - 2) * step + 1 and after, strips begin at m =
+// 2 and multiples of 16 from there: their pixels then begin at a multiple of 16.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
 
-#include <type_traits>
+#include "kernels/stencil/cuda/decimated_device.cuh"
 
-#include <cuda_pipeline.h>
+#define STRIP 16        // coarse columns of a warp, and coarse rows under way
+#define ROW_GROUPS 4    // of 8 rows of pixels, for a second product
+#define SEGMENT 64      // bytes of a row of pixels: 16 of a lane
+#define REDUCE_STAGES 3 // segments of all these rows that a warp has asked for
+#define STAGE_CELLS (ROW_GROUPS * WARP)
+#define REDUCE_WARPS 8         // of a block, 4 where shared memory is small
+#define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
 
-#include "kernels/stencil/cuda/stencil_device.cuh"
-
-#define SPAN 512      // columns of pixels of a block
-#define THREADS 128   // of a block of the other three kernels
-#define ENLARGED 4    // columns of a thread that enlarges
-#define FILTER_ROWS 8 // results of a thread that filters
-#define AHEAD 16      // rows of samples that a block has asked for
-#define MOST_STEP CONV_DECIMATED_MAX_STEP
-#define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
-#define FRACTION 24       // bits after the point of a blurred sample's sum, of integers
-#define CHUNK FILTER_ROWS // cells that a thread multiplies at a time
-#define LINE_CELLS (2 * MOST_RADIUS + 2 + 3 * FILTER_ROWS) // a multiple of 4
-
-struct decimated_filter {
-    const struct conv_stencil_plane *planes;
-    uint8_t *scratch;
-    int32_t step, radius, border;
-    float border_value;
-    int32_t block_columns, block_rows; // coarse samples of a block that reduces
-    int32_t parts;                     // threads that add up one of these
-    int32_t block_steps;               // coarse rows of a block that enlarges
-    int32_t amount;
-    int64_t keep_below;
-    float keep_floats;
-    uint32_t down[MOST_STEP][4], up[MOST_STEP][4];
-    uint32_t line[LINE_CELLS]; // both sides, from FILTER_ROWS on, and zeros around them
-};
-static_assert(sizeof(struct decimated_filter) <= 4096, "kernel parameters end at 4 KB");
-
-// What differs by the type of samples.
-template <typename Sample> struct samples_of;
-template <> struct samples_of<uint8_t> {
-    typedef uint32_t sum_type; // over rows
-    typedef uint16_t cell_type;
-    static constexpr int COARSE = 24;   // bits that a sum loses to be a coarse sample of 16 bits
-    static constexpr int FILTERED = 36; // the same for a filtered sample of 12 bits
-    static constexpr int ONE = 12;      // bits after the point in the arithmetic of sharpening
-    static constexpr int MAX = 255;
-};
-template <> struct samples_of<uint16_t> {
-    typedef uint32_t sum_type;
-    typedef uint32_t cell_type;
-    static constexpr int COARSE = 32, FILTERED = 28, ONE = 4, MAX = 65535;
-};
-template <> struct samples_of<float> {
-    typedef double sum_type;
-    typedef float cell_type;
-    static constexpr int COARSE = 0, FILTERED = 0, ONE = 0, MAX = 0;
+// What differs by the type of samples, in bytes.
+template <typename Sample> struct bytes_of {
+    static constexpr int COUNT = sizeof(Sample);
+    static constexpr int SAMPLES = 16 / COUNT;  // of a lane
+    static constexpr int PRODUCTS = 2 / COUNT;  // of a segment
+    static constexpr int ROW_SUM = COUNT + 2;   // of a sum over a row
+    static constexpr int ROW_PARTS = COUNT + 1; // of its parts, each 2^8 times the one before
+    static constexpr int PARTS = COUNT + 3;     // of a coarse sample
 };
 
-// The cells of a plane.
-template <typename Sample> struct grid {
-    int coarse_width, coarse_height, width, height;
-    typename samples_of<Sample>::cell_type *coarse, *filtered;
-    uint32_t *columns; // float32 if samples are
-};
-
-template <typename Sample>
-__device__ static inline struct grid<Sample> find_grid(const struct decimated_filter &f,
-                                                       const struct conv_stencil_plane &plane) {
-    struct grid<Sample> grid;
-    typedef typename samples_of<Sample>::cell_type cell_type;
-    grid.width = (plane.width - 1) / f.step + 4;
-    grid.height = (plane.height - 1) / f.step + 4;
-    grid.coarse_width = grid.width + 2 * f.radius;
-    grid.coarse_height = grid.height + 2 * f.radius;
-    uint32_t *cells =
-        (uint32_t *)(f.scratch + (size_t)plane.cuda.work_counter * CONV_DECIMATED_CELLS_ALIGN);
-    grid.coarse = (cell_type *)cells;
-    grid.columns = cells + (size_t)grid.coarse_width * grid.coarse_height;
-    grid.filtered = (cell_type *)(grid.columns + (size_t)grid.coarse_width * grid.height);
-    return grid;
-}
-
-__device__ static inline uint4
-as_uint4(const uint32_t *values)
+// sum += A * B.
+__device__ static inline void multiply_bytes(int32_t (&sum)[4], const uint4 &a, uint32_t b0,
+                                             uint32_t b1)
 {
-    return make_uint4(values[0], values[1], values[2], values[3]);
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%11,%12,%13};"
+        : "=r"(sum[0]), "=r"(sum[1]), "=r"(sum[2]), "=r"(sum[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "r"(sum[0]), "r"(sum[1]),
+          "r"(sum[2]), "r"(sum[3]));
+#else
+    // Turing multiplies a quarter of that at a time; its registers hold the same elements.
+    const uint32_t rows[2][2] = {{a.x, a.z}, {a.y, a.w}}, words[2] = {b0, b1};
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0,%1}, {%2}, {%3}, {%4,%5};"
+                : "=r"(sum[2 * r]), "=r"(sum[2 * r + 1])
+                : "r"(rows[r][k]), "r"(words[k]), "r"(sum[2 * r]), "r"(sum[2 * r + 1]));
+#endif
 }
 
-template <typename Word>
-__device__ static inline bool has_words(const uint8_t *data, int64_t stride)
+// --- weights -------------------------------------------------------------------------------------
+
+__host__ __device__ static inline int floor_div(int a, int b)
 {
-    return ((uintptr_t)data | (uintptr_t)stride) % sizeof(Word) == 0;
+    return a / b - (a % b < 0);
 }
 
-// --- reduce --------------------------------------------------------------------------------------
+// Both bytes of the weights of a lane's word of A, which weight(0 ... 3) returns.
+template <typename Weight>
+__device__ static inline void write_word(uint32_t *tables, int table, int lane, int r,
+                                         Weight weight)
+{
+    uint32_t low = 0, high = 0;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t w = weight(k);
+        low |= (w & 0xff) << 8 * k;
+        high |= w >> 8 << 8 * k;
+    }
+    tables[table * TABLE_CELLS * 4 + 4 * lane + r] = low;
+    tables[table * TABLE_CELLS * 4 + 4 * (lane + WARP) + r] = high;
+}
 
-// A thread has 8 bytes of a row: 8, 4 or 2 columns.
-template <typename Sample> struct reduction {
-    static constexpr int COLUMNS = sizeof(uint2) / sizeof(Sample), THREADS_X = SPAN / COLUMNS;
-};
-
-// What a block reduces: rows from `top` on, and a thread's columns.
-template <typename Sample> struct reduced_tile {
-    int top, rows, x;
-    bool whole;         // the columns are in the plane, and aligned
-    const uint8_t *row; // then these: in row 0 of the plane, or of the next row to ask for
-    int from[reduction<Sample>::COLUMNS]; // else, the columns that the border stands for
-};
-
-#define SLOW_ROWS 4 // of single samples, loaded at once: their latency counts once
-
-// Loads rows `first` to `last` of single samples.
+// Tables in shared memory: A of the products of a strip from left to right, and of those of 32 rows
+// that begin at each multiple of block_rows until the places repeat. `down`: weights by distance,
+// up to 2 * step.
 template <typename Sample>
-__device__ static inline void load_samples(uint2 (*ring)[reduction<Sample>::THREADS_X], int first,
-                                           int last, const struct reduced_tile<Sample> &tile,
+__device__ static inline void write_tables(uint32_t *tables, const uint32_t *down,
+                                           const struct decimated_filter &f)
+{
+    typedef struct bytes_of<Sample> bytes;
+    int step = f.step, products = f.segments * bytes::PRODUCTS, words = WARP * 4;
+    for (int i = (int)threadIdx.x; i < (products + f.phases) * words; i += (int)blockDim.x) {
+        int table = i / words, lane = i / 4 % WARP, r = i % 4, t = lane % 4, half = r / 2;
+        int away = step * (lane / 4 + 8 * (r % 2) + 2); // of pixel 0 from the coarse sample
+        if (table < products) {
+            away -= SEGMENT / bytes::COUNT * (table / bytes::PRODUCTS) + bytes::SAMPLES * t +
+                    8 * (table % bytes::PRODUCTS) + 4 * half;
+            write_word(tables, table, lane, r,
+                       [&](int k) { return down[min(abs(away - k), 2 * step)]; });
+        } else {
+            int row = 16 * half + 2 * t, period = STRIP * step;
+            away = (away - f.block_rows * (table - products) - row + 3 * period) % period;
+            write_word(tables, table, lane, r, [&](int k) {
+                int below = k % 2 + k / 2 * 8, distance = abs(away - below);
+                bool used = row + below < f.block_rows;
+                return used ? down[min(min(distance, period - distance), 2 * step)] : 0;
+            });
+        }
+    }
+}
+
+// --- samples -------------------------------------------------------------------------------------
+
+// A warp's part of a plane.
+struct strip {
+    int x, y, end;             // pixels; rows up to `end` are multiplied
+    int segment, last_segment; // those that coarse samples of the plane depend on
+    int column;                // of the strip's first coarse sample
+    int first, last;           // coarse rows to store
+    int inside, last_inside;   // segments that are, if addresses are multiples of 16
+    bool aligned, repeats;     // these addresses are; the border repeats samples, too
+};
+
+// The next segment to ask for.
+struct request {
+    int y, segment;
+    uint4 *to;           // the lane's place in the ring
+    bool rows_inside;    // all 32
+    const uint8_t *from; // the lane's samples of the first eight of these
+};
+
+// A lane's samples of four rows, each by itself. `rows`: -1 for constant ones.
+template <typename Sample>
+__device__ static inline void load_samples(uint4 *to, int x, const int *rows,
                                            const struct conv_stencil_plane &plane,
                                            const struct decimated_filter &f)
 {
-    constexpr int COLUMNS = reduction<Sample>::COLUMNS;
-    Sample loaded[SLOW_ROWS][COLUMNS];
+    constexpr int IN_WORD = 4 / sizeof(Sample), WORDS = 2; // loaded at once: their latency counts
+#pragma unroll 1
+    for (int first = 0; first < 4; first += WORDS) {
+        uint32_t words[ROW_GROUPS][WORDS] = {};
 #pragma unroll
-    for (int r = 0; r < SLOW_ROWS; r++) {
-        int y = conv_border_index((enum conv_border)f.border, tile.top + min(first + r, last),
-                                  plane.height);
-        const Sample *row = (const Sample *)(plane.src + max(y, 0) * plane.src_stride);
+        for (int k = 0; k < WORDS * IN_WORD; k++) {
+            int column =
+                conv_border_index((enum conv_border)f.border, x + first * IN_WORD + k, plane.width);
 #pragma unroll
-        for (int k = 0; k < COLUMNS; k++) {
-            bool inside = y >= 0 && tile.from[k] >= 0;
-            loaded[r][k] = inside ? row[tile.from[k]] : (Sample)f.border_value;
+            for (int q = 0; q < ROW_GROUPS; q++) {
+                const uint8_t *row = plane.src + rows[q] * plane.src_stride;
+                uint32_t sample = (uint32_t)f.border_value;
+                if (column >= 0 && rows[q] >= 0)
+                    sample = ((const Sample *)row)[column];
+                words[q][k / IN_WORD] |= sample << 8 * (int)sizeof(Sample) * (k % IN_WORD);
+            }
         }
-    }
-    for (int r = 0; r < SLOW_ROWS && first + r <= last; r++)
 #pragma unroll
-        for (int k = 0; k < COLUMNS; k++)
-            ((Sample *)&ring[(first + r) & (AHEAD - 1)][threadIdx.x])[k] = loaded[r][k];
+        for (int q = 0; q < ROW_GROUPS; q++)
+#pragma unroll
+            for (int w = 0; w < WORDS; w++)
+                ((uint32_t *)&to[q * WARP])[first + w] = words[q][w];
+    }
 }
 
-// Asks for row r, into a part of the ring that only this thread reads.
-template <typename Sample, bool INSIDE>
-__device__ static inline void
-fetch_row(uint2 (*ring)[reduction<Sample>::THREADS_X], int r, struct reduced_tile<Sample> &tile,
-          const struct conv_stencil_plane &plane, const struct decimated_filter &f)
+// The first of the aligned 16 bytes that have the nearest samples to those of columns x and after.
+template <typename Sample> __device__ static inline int nearest_samples(int x, int width)
 {
-    uint2 *to = &ring[r & (AHEAD - 1)][threadIdx.x];
-    if (INSIDE) {
-        if (r < tile.rows)
-            __pipeline_memcpy_async(to, tile.row, sizeof *to);
-        tile.row += plane.src_stride;
-    } else if (tile.whole) {
-        int y = conv_border_index((enum conv_border)f.border, tile.top + r, plane.height);
-        if (r < tile.rows)
-            __pipeline_memcpy_async(to, tile.row + y * plane.src_stride, sizeof *to);
-    } else if (r % SLOW_ROWS == SLOW_ROWS - 1 && r - SLOW_ROWS + 1 < tile.rows) {
-        load_samples<Sample>(ring, r - SLOW_ROWS + 1, min(r, tile.rows - 1), tile, plane, f);
+    constexpr int SAMPLES = 16 / sizeof(Sample);
+    return min(max(x, 0), (width - 1) / SAMPLES * SAMPLES);
+}
+
+// Puts repeated samples in the place of those of columns x and after that the border stands for.
+// `rows` begin at nearest_samples.
+template <typename Sample>
+__device__ static inline void repeat_samples(uint4 (&rows)[ROW_GROUPS], int x, int width)
+{
+    constexpr int COUNT = sizeof(Sample), SAMPLES = 16 / COUNT;
+    bool outside = x < 0 || x >= width;
+    int last = x < 0 ? 0 : x >= width ? (width - 1) % SAMPLES : min(width - 1 - x, SAMPLES - 1);
+    int valid = outside ? 0 : (last + 1) * COUNT * 8; // bits
+    uint32_t masks[4];
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+        masks[w] = valid >= 32 * w + 32 ? 0xffffffff : (1u << max(valid - 32 * w, 0)) - 1;
+    int selector = COUNT == 1 ? last % 4 * 0x1111 : last % 2 * 0x2222 + 0x1010;
+#pragma unroll
+    for (int q = 0; q < ROW_GROUPS; q++) {
+        uint32_t words[4] = {rows[q].x, rows[q].y, rows[q].z, rows[q].w};
+        uint32_t lower = last * COUNT / 4 % 2 ? words[1] : words[0];
+        uint32_t upper = last * COUNT / 4 % 2 ? words[3] : words[2];
+        uint32_t repeated = __byte_perm(last * COUNT < 8 ? lower : upper, 0, selector);
+#pragma unroll
+        for (int w = 0; w < 4; w++)
+            words[w] = (words[w] & masks[w]) | (repeated & ~masks[w]);
+        rows[q] = as_uint4(words);
+    }
+}
+
+// A lane's samples where the border stands for some of the strip's, or their addresses are not
+// multiples of 16.
+template <typename Sample>
+__device__ static inline void ask_near_border(uint4 *to, int x, int y, const struct strip &s,
+                                              const struct conv_stencil_plane &plane,
+                                              const struct decimated_filter &f)
+{
+    typedef struct bytes_of<Sample> bytes;
+    int rows[ROW_GROUPS], least = 0;
+#pragma unroll
+    for (int q = 0; q < ROW_GROUPS; q++) {
+        rows[q] = conv_border_index((enum conv_border)f.border, y + 8 * q, plane.height);
+        least = min(least, rows[q]);
+    }
+    if (s.repeats)
+        x = nearest_samples<Sample>(x, plane.width);
+    bool inside = least == 0 && x >= 0 && x + bytes::SAMPLES <= plane.width;
+    if (s.repeats || (s.aligned && inside)) {
+#pragma unroll
+        for (int q = 0; q < ROW_GROUPS; q++)
+            __pipeline_memcpy_async(&to[q * WARP],
+                                    plane.src + rows[q] * plane.src_stride + x * bytes::COUNT, 16);
+    } else if (inside && has_words<uint32_t>(plane.src, plane.src_stride)) {
+#pragma unroll
+        for (int q = 0; q < ROW_GROUPS; q++)
+            for (int w = 0; w < 4; w++)
+                __pipeline_memcpy_async(
+                    (uint32_t *)&to[q * WARP] + w,
+                    plane.src + rows[q] * plane.src_stride + x * bytes::COUNT + 4 * w, 4);
+    } else {
+        load_samples<Sample>(to, x, rows, plane, f);
+    }
+}
+
+// Asks for a lane's samples, into a part of the ring that only this lane reads.
+template <typename Sample>
+__device__ static inline void ask(uint4 *ring, struct request *next, const struct strip &s,
+                                  const struct conv_stencil_plane &plane,
+                                  const struct decimated_filter &f)
+{
+    typedef struct bytes_of<Sample> bytes;
+    if (next->y < s.end) {
+        bool inside = next->segment >= s.inside && next->segment <= s.last_inside;
+        int lane = (int)threadIdx.x % WARP;
+        int x = s.x + next->segment * (SEGMENT / bytes::COUNT) + lane % 4 * bytes::SAMPLES;
+        if (next->rows_inside && (inside || s.repeats)) {
+            const uint8_t *from = next->from;
+            if (!inside) // see repeat_samples
+                from += (nearest_samples<Sample>(x, plane.width) - x) * bytes::COUNT;
+#pragma unroll
+            for (int q = 0; q < ROW_GROUPS; q++)
+                __pipeline_memcpy_async(&next->to[q * WARP], from + q * 8 * plane.src_stride, 16);
+        } else {
+            ask_near_border<Sample>(next->to, x, next->y + lane / 4, s, plane, f);
+        }
+        next->from += SEGMENT;
+        if (next->segment++ == s.last_segment) {
+            next->from +=
+                f.block_rows * plane.src_stride - (s.last_segment + 1 - s.segment) * SEGMENT;
+            next->segment = s.segment;
+            next->y += f.block_rows;
+            next->rows_inside = next->y >= 0 && next->y + 8 * ROW_GROUPS <= plane.height;
+        }
     }
     __pipeline_commit();
+    next->to += STAGE_CELLS;
+    if (next->to == ring + REDUCE_STAGES * STAGE_CELLS)
+        next->to = ring;
 }
 
-// Adds rows i and i + 1 after coarse row m to the sums of m - 1 to m + 2: `weights` has theirs for
-// each of the four, of row i + 1 in the upper half. 8 columns: bytes of both rows are joined in
-// pairs. Up to 24 bits.
-__device__ static inline void add_rows(uint32_t (*sums)[8], const uint32_t *weights, uint2 row,
-                                       uint2 next, bool)
+// --- products ------------------------------------------------------------------------------------
+
+// Adds the products of groups of 8 rows and a segment to sums over rows.
+template <typename Sample, int GROUPS>
+__device__ static inline void add_segment(int32_t (*sums)[bytes_of<Sample>::ROW_PARTS][4],
+                                          const uint4 (&rows)[GROUPS], const uint4 *table)
 {
-    const uint32_t a[2] = {row.x, row.y}, b[2] = {next.x, next.y};
+    typedef struct bytes_of<Sample> bytes;
 #pragma unroll
-    for (int c = 0; c < 8; c += 4) {
-        uint32_t low = __byte_perm(a[c / 4], b[c / 4], 0x5140);
-        uint32_t high = __byte_perm(a[c / 4], b[c / 4], 0x7362);
+    for (int p = 0; p < bytes::PRODUCTS; p++)
+#pragma unroll
+        for (int digit = 0; digit < 2; digit++) {
+            uint4 weights = table[p * TABLE_CELLS + digit * WARP];
+#pragma unroll
+            for (int q = 0; q < GROUPS; q++) {
+                if (bytes::COUNT == 1) {
+                    multiply_bytes(sums[q][digit], weights, p ? rows[q].z : rows[q].x,
+                                   p ? rows[q].w : rows[q].y);
+                } else {
+#pragma unroll
+                    for (int b = 0; b < 2; b++)
+                        multiply_bytes(sums[q][digit + b], weights,
+                                       __byte_perm(rows[q].x, rows[q].y, b ? 0x7531 : 0x6420),
+                                       __byte_perm(rows[q].z, rows[q].w, b ? 0x7531 : 0x6420));
+                }
+            }
+        }
+}
+
+// bytes[b] has byte b of each of four values.
+template <int BYTES>
+__device__ static inline void transpose_bytes(uint32_t *bytes, const uint32_t (&values)[4])
+{
+    uint32_t low[2], high[2];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        low[k] = __byte_perm(values[2 * k], values[2 * k + 1], 0x5140);
+        high[k] = __byte_perm(values[2 * k], values[2 * k + 1], 0x7362);
+    }
+    bytes[0] = __byte_perm(low[0], low[1], 0x5410);
+    bytes[1] = __byte_perm(low[0], low[1], 0x7632);
+    bytes[2] = __byte_perm(high[0], high[1], 0x5410);
+    if (BYTES == 4)
+        bytes[BYTES - 1] = __byte_perm(high[0], high[1], 0x7632);
+}
+
+// Half of B of the second product, from the sums of two groups of 8 rows: of both 8 columns.
+template <typename Sample>
+__device__ static inline void split_sums(uint32_t (*words)[bytes_of<Sample>::ROW_SUM],
+                                         const int32_t (*row_sums)[bytes_of<Sample>::ROW_PARTS][4])
+{
+    typedef struct bytes_of<Sample> bytes;
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        uint32_t values[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            sums[k][c] = __dp2a_lo(weights[k], low, sums[k][c]);
-            sums[k][c + 1] = __dp2a_hi(weights[k], low, sums[k][c + 1]);
-            sums[k][c + 2] = __dp2a_lo(weights[k], high, sums[k][c + 2]);
-            sums[k][c + 3] = __dp2a_hi(weights[k], high, sums[k][c + 3]);
+            const int32_t(*parts)[4] = row_sums[k / 2];
+            values[k] = 0;
+#pragma unroll
+            for (int p = bytes::ROW_PARTS - 1; p >= 0; p--)
+                values[k] = (values[k] << 8) + (uint32_t)parts[p][2 * n + k % 2];
         }
+        transpose_bytes<bytes::ROW_SUM>(words[n], values);
     }
 }
 
-// 4 columns of 16 bits. Up to 32 bits.
-__device__ static inline void add_rows(uint32_t (*sums)[4], const uint32_t *weights, uint2 row,
-                                       uint2 next, bool)
-{
-    const uint32_t a[4] = {row.x & 0xffff, row.x >> 16, row.y & 0xffff, row.y >> 16};
-    const uint32_t b[4] = {next.x & 0xffff, next.x >> 16, next.y & 0xffff, next.y >> 16};
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int c = 0; c < 4; c++)
-            sums[k][c] += (weights[k] & 0xffff) * a[c] + (weights[k] >> 16) * b[c];
-}
-
-// 2 columns of float32. A row that does not count must not, whatever is in it.
-__device__ static inline void add_rows(double (*sums)[2], const uint32_t *weights, uint2 row,
-                                       uint2 next, bool has_next)
-{
-    const double a[2] = {(double)__uint_as_float(row.x), (double)__uint_as_float(row.y)};
-    const double b[2] = {(double)__uint_as_float(next.x), (double)__uint_as_float(next.y)};
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) { // exact products
-            sums[k][c] = fma((double)(weights[k] & 0xffff), a[c], sums[k][c]);
-            if (has_next)
-                sums[k][c] = fma((double)(weights[k] >> 16), b[c], sums[k][c]);
-        }
-}
-
-__device__ static inline uint32_t cell_of(uint32_t sum)
-{
-    return sum;
-}
-
-__device__ static inline uint32_t cell_of(double sum)
-{
-    return __float_as_uint(__double2float_rn(sum * 0x1p-16));
-}
-
-// Coarse samples from a row of sums, of which number q + 2 is the first after coarse sample q of
-// these, by place after it: lines of `pitch`.
-__device__ static inline void reduce_floats(float *to, const uint32_t *lines, int pitch,
-                                            const uint4 *weights, int step, int count)
-{
-    for (int at = (int)threadIdx.x; at < count; at += reduction<float>::THREADS_X) {
-        double sum = 0;
-        for (int k = 3; k >= 0; k--)
-            for (int i = 0; i < step; i++)
-                sum = fma((double)((const uint32_t *)&weights[i])[k],
-                          (double)__uint_as_float(lines[at + i * pitch + 3 - k]), sum);
-        to[at] = __double2float_rn(sum * 0x1p-16);
-    }
-}
-
-// The same of integers. `parts` threads add up two neighbours.
+// Adds the second product of 32 rows to the sums of coarse rows.
 template <typename Sample>
-__device__ static inline void reduce_row(typename samples_of<Sample>::cell_type *to,
-                                         const uint32_t *lines, int pitch, const uint4 *weights,
-                                         int step, int parts, int count)
+__device__ static inline void add_block(int32_t (*sums)[bytes_of<Sample>::PARTS][4],
+                                        const uint32_t (*words)[2][bytes_of<Sample>::ROW_SUM],
+                                        const uint4 *table)
 {
-    constexpr int SHIFT = samples_of<Sample>::COARSE, THREADS_X = reduction<Sample>::THREADS_X;
-    typedef typename samples_of<Sample>::cell_type cell_type;
-    int part = (int)threadIdx.x & (parts - 1);
-    for (int base = 0; base < count; base += 2 * THREADS_X / parts) {
-        int at = base + 2 * ((int)threadIdx.x / parts);
-        const uint32_t *from = lines + min(at, count - 1) + part * pitch;
-        uint64_t sum = part == 0 ? 1ull << (SHIFT - 1) : 0, next = sum;
-        for (int i = part; i < step; i += parts, from += parts * pitch) {
-            const uint4 weight = weights[i];
-            uint32_t near[5];
 #pragma unroll
-            for (int q = 0; q < 5; q++)
-                near[q] = from[q];
-            sum += (uint64_t)weight.x * near[3], next += (uint64_t)weight.x * near[4];
-            sum += (uint64_t)weight.y * near[2], next += (uint64_t)weight.y * near[3];
-            sum += (uint64_t)weight.z * near[1], next += (uint64_t)weight.z * near[2];
-            sum += (uint64_t)weight.w * near[0], next += (uint64_t)weight.w * near[1];
-        }
-        for (int lanes = 1; lanes < parts; lanes *= 2) {
-            sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-            next += __shfl_xor_sync(0xffffffffu, next, lanes);
-        }
-        if (part == 0 && at < count)
-            to[at] = (cell_type)(sum >> SHIFT);
-        if (part == 0 && at + 1 < count)
-            to[at + 1] = (cell_type)(next >> SHIFT);
+    for (int digit = 0; digit < 2; digit++) {
+        uint4 weights = table[digit * WARP];
+#pragma unroll
+        for (int b = 0; b < bytes_of<Sample>::ROW_SUM; b++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+                multiply_bytes(sums[n][digit + b], weights, words[0][n][b], words[1][n][b]);
     }
 }
 
-#define LINES (SPAN + MOST_STEP * 4) // sums of a row by place
-
-template <typename Sample> struct reduce_shared {
-    uint2 ring[AHEAD][reduction<Sample>::THREADS_X]; // rows that are under way
-    uint32_t lines[2][LINES + 1]; // a row of sums, twice: one barrier per coarse row is enough
-    uint4 weights[MOST_STEP], pairs[MOST_STEP / 2]; // pairs: of rows i and i + 1
-};
-
-// Coarse samples from `to` on, `count` in a row.
-template <typename Sample, bool INSIDE>
+// Stores the coarse rows after `done` up to `end`, which are complete, and begins others in their
+// place. A sum has 16 bits of weights twice, less 8 of 8-bit samples.
+template <typename Sample>
 __device__ static inline void
-reduce_tile(struct reduce_shared<Sample> &shared, struct reduced_tile<Sample> tile,
-            typename samples_of<Sample>::cell_type *to, int count, int pitch, int begin,
-            const struct conv_stencil_plane &plane, int64_t coarse_width,
-            const struct decimated_filter &f)
+store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct strip &s, int done,
+               int end, const struct grid<Sample> &grid, const struct decimated_filter &f)
 {
-    constexpr int COLUMNS = reduction<Sample>::COLUMNS;
-    int step = f.step, place[COLUMNS]; // of a column's sum in `lines`: the last if it has no use
-    typename samples_of<Sample>::sum_type sums[4][COLUMNS] = {};
+    typedef struct bytes_of<Sample> bytes;
+    int lane = (int)threadIdx.x % WARP;
 #pragma unroll
-    for (int k = 0; k < COLUMNS; k++) {
-        int after = tile.x + k - begin, q = after / step;
-        place[k] = after < 0 || q >= pitch ? LINES : after % step * pitch + q;
+    for (int half = 0; half < 2; half++) {
+        int m = done + 1 + ((lane / 4 + 8 * half + 1 - done) & (STRIP - 1));
+        if (m > end)
+            continue;
+        bool stored = m >= s.first && m <= s.last;
+        uint16_t *to = grid.coarse + (int64_t)(m + 1 + f.pad) * grid.coarse_pitch;
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int k = 2 * half; k < 2 * half + 2; k++) {
+                uint32_t sum = 0;
+                int column = s.column + 8 * n + lane % 4 * 2 + k % 2;
+#pragma unroll
+                for (int p = 0; p < bytes::PARTS; p++) {
+                    sum = (sum >> 8) + (uint32_t)sums[n][p][k] + (p == bytes::PARTS - 2 ? 128 : 0);
+                    sums[n][p][k] = 0;
+                }
+                if (stored && column >= 0 && column < grid.coarse_width)
+                    to[column] = (uint16_t)sum;
+            }
     }
-    for (int r = 0; r < AHEAD; r++)
-        fetch_row<Sample, INSIDE>(shared.ring, r, tile, plane, f);
-    for (int r = 0, done = -3; r < tile.rows; done++) {
-        for (int i = 0; i < step; i += 2) {
-            __pipeline_wait_prior(AHEAD - 2);
-            bool has_next = i + 1 < step; // not of the last row of an odd step
-            uint2 row = shared.ring[r & (AHEAD - 1)][threadIdx.x], next = row;
-            if (has_next)
-                next = shared.ring[(r + 1) & (AHEAD - 1)][threadIdx.x];
-            const uint4 pair = shared.pairs[i / 2];
-            const uint32_t of_pair[4] = {pair.x, pair.y, pair.z, pair.w};
-            fetch_row<Sample, INSIDE>(shared.ring, r++ + AHEAD, tile, plane, f);
-            if (has_next)
-                fetch_row<Sample, INSIDE>(shared.ring, r++ + AHEAD, tile, plane, f);
-            add_rows(sums, of_pair, row, next, has_next);
-        }
-        if (done >= 0) { // all rows of the first of the four coarse rows
-            uint32_t *lines = shared.lines[done & 1];
-#pragma unroll
-            for (int k = 0; k < COLUMNS; k++)
-                lines[place[k]] = cell_of(sums[0][k]);
-            __syncthreads(); // a coarse sample needs sums of other threads
-            if constexpr (sizeof(Sample) == 4)
-                reduce_floats(to, lines, pitch, shared.weights, step, count);
-            else
-                reduce_row<Sample>(to, lines, pitch, shared.weights, step, f.parts, count);
-            to += coarse_width;
-        }
-#pragma unroll
-        for (int k = 0; k < COLUMNS; k++) {
-            sums[0][k] = sums[1][k];
-            sums[1][k] = sums[2][k];
-            sums[2][k] = sums[3][k];
-            sums[3][k] = 0;
-        }
-    }
-    __pipeline_wait_prior(0); // the next tile writes to the ring
-    __syncthreads();          // and to the sums
 }
 
-// 512 columns of pixels, of which block_columns coarse samples can be computed, and block_rows
-// coarse rows. Shared: 14 to 39 KB.
 template <typename Sample>
-static __global__ void __launch_bounds__(reduction<Sample>::THREADS_X,
-                                         640 / reduction<Sample>::THREADS_X)
-    reduce(const __grid_constant__ struct decimated_filter f)
+__device__ static inline void reduce_strip(const uint4 *tables, uint4 *ring, const struct strip &s,
+                                           const struct conv_stencil_plane &plane,
+                                           const struct grid<Sample> &grid,
+                                           const struct decimated_filter &f)
 {
-    constexpr int COLUMNS = reduction<Sample>::COLUMNS;
-    typedef struct reduce_shared<Sample> shared_type;
-    __shared__ shared_type memory[1];
-    shared_type &shared = memory[0];
+    typedef struct bytes_of<Sample> bytes;
+    int lane = (int)threadIdx.x % WARP, steps = f.block_rows / f.step;
+    const uint4 *along = tables + f.segments * bytes::PRODUCTS * TABLE_CELLS;
+    int32_t sums[2][bytes::PARTS][4] = {};
+    const uint8_t *from = plane.src + (s.y + lane / 4) * plane.src_stride + s.x * bytes::COUNT +
+                          s.segment * SEGMENT + lane % 4 * 16;
+    bool rows_inside = s.y >= 0 && s.y + 8 * ROW_GROUPS <= plane.height;
+    ring += lane;
+    struct request next = {s.y, s.segment, ring, rows_inside, from};
+    for (int i = 0; i < REDUCE_STAGES; i++)
+        ask<Sample>(ring, &next, s, plane, f);
+    int phase = floor_div(s.y, f.block_rows) % f.phases;
+    phase += phase < 0 ? f.phases : 0;
+    int done = floor_div(s.y, f.step), rest = s.y - done * f.step, end = done;
+    int x = s.x + lane % 4 * bytes::SAMPLES, until = f.store_blocks;
+    for (int y = s.y; y < s.end; y += f.block_rows) {
+        int32_t row_sums[ROW_GROUPS][bytes::ROW_PARTS][4] = {};
+        for (int i = s.segment; i <= s.last_segment; i++) {
+            __pipeline_wait_prior(REDUCE_STAGES - 1);
+            uint4 rows[ROW_GROUPS];
+#pragma unroll
+            for (int q = 0; q < ROW_GROUPS; q++)
+                rows[q] = next.to[q * WARP];
+            if (s.repeats && (i < s.inside || i > s.last_inside))
+                repeat_samples<Sample>(rows, x + i * (SEGMENT / bytes::COUNT), plane.width);
+            add_segment<Sample>(row_sums, rows, tables + i * bytes::PRODUCTS * TABLE_CELLS + lane);
+            ask<Sample>(ring, &next, s, plane, f);
+        }
+        uint32_t words[2][2][bytes::ROW_SUM];
+        split_sums<Sample>(words[0], row_sums);
+        split_sums<Sample>(words[1], row_sums + 2);
+        add_block<Sample>(sums, words, along + phase * TABLE_CELLS + lane);
+        phase = phase == f.phases - 1 ? 0 : phase + 1;
+        end += steps;
+        rest += f.block_rows - steps * f.step;
+        if (rest >= f.step)
+            rest -= f.step, end++;
+        if (--until && y + f.block_rows < s.end)
+            continue;
+        store_complete<Sample>(sums, s, done - 2, end - 2, grid, f); // a row ends 2 steps after
+        done = end;
+        until = f.store_blocks;
+    }
+    __pipeline_wait_prior(0);
+}
+
+// Strips of an axis of coarse samples, of which the first is number -1 - pad, and the first strip.
+__host__ __device__ static inline int first_strip(int pad)
+{
+    return floor_div(-1 - pad - 2, STRIP);
+}
+
+__host__ __device__ static inline int count_strips(int pad, int width)
+{
+    return floor_div(width - 2 - pad - 2, STRIP) - first_strip(pad) + 1;
+}
+
+// Warps have strips from left to right and from top to bottom. Shared: the tables, and a ring per
+// warp.
+template <typename Sample>
+static __global__ void __launch_bounds__(REDUCE_WARPS *WARP, sizeof(Sample) == 1 ? 2 : 1)
+    reduce_bytes(const __grid_constant__ struct decimated_filter f)
+{
+    extern __shared__ __align__(16) uint8_t memory[];
+    typedef struct bytes_of<Sample> bytes;
     const struct conv_stencil_plane plane = f.planes[blockIdx.y];
     const struct grid<Sample> grid = find_grid<Sample>(f, plane);
-    int across = (grid.coarse_width - 1) / f.block_columns + 1;
-    int tiles = across * ((grid.coarse_height - 1) / f.block_rows + 1);
-    int step = f.step, pitch = f.block_columns + 4;
-    if (threadIdx.x < MOST_STEP)
-        shared.weights[threadIdx.x] = as_uint4(f.down[threadIdx.x]);
-    if (threadIdx.x < MOST_STEP / 2) {
-        uint4 row = as_uint4(f.down[2 * threadIdx.x]), next = as_uint4(f.down[2 * threadIdx.x + 1]);
-        shared.pairs[threadIdx.x] = make_uint4(row.x | next.x << 16, row.y | next.y << 16,
-                                               row.z | next.z << 16, row.w | next.w << 16);
-    }
+    uint4 *tables = (uint4 *)memory;
+    uint4 *rings = tables + (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS;
+    uint32_t *down = (uint32_t *)rings; // for a while
+    for (int i = (int)threadIdx.x; i <= 2 * f.step; i += (int)blockDim.x)
+        down[i] = i < f.step ? f.down[i][1] : i < 2 * f.step ? f.down[i - f.step][0] : 0;
     __syncthreads(); // weights of other threads
-    bool aligned = has_words<uint2>(plane.src, plane.src_stride);
-    for (int t = (int)blockIdx.x; t < tiles; t += (int)gridDim.x) {
-        int column = t % across * f.block_columns, line = t / across * f.block_rows;
-        int begin = (column - 3 - f.radius) * step; // the first column of pixels
-        int left = begin & ~(COLUMNS - 1), count = min(f.block_columns, grid.coarse_width - column);
-        struct reduced_tile<Sample> tile;
-        tile.top = (line - 3 - f.radius) * step;
-        tile.rows = (min(f.block_rows, grid.coarse_height - line) + 3) * step;
-        tile.x = left + (int)threadIdx.x * COLUMNS;
-        tile.row = plane.src + tile.x * (int)sizeof(Sample);
-        bool rows_inside = tile.top >= 0 && tile.top + tile.rows <= plane.height;
-        auto *to = grid.coarse + column + (int64_t)line * grid.coarse_width;
-        if (aligned && rows_inside && left >= 0 && left + SPAN <= plane.width) {
-            tile.row += tile.top * plane.src_stride;
-            reduce_tile<Sample, true>(shared, tile, to, count, pitch, begin, plane,
-                                      grid.coarse_width, f);
-            continue;
-        }
-        tile.whole = aligned && tile.x >= 0 && tile.x + COLUMNS <= plane.width &&
-                     (rows_inside || f.border != CONV_BORDER_CONSTANT);
-        for (int k = 0; k < COLUMNS; k++)
-            tile.from[k] = conv_border_index((enum conv_border)f.border, tile.x + k, plane.width);
-        reduce_tile<Sample, false>(shared, tile, to, count, pitch, begin, plane, grid.coarse_width,
-                                   f);
+    write_tables<Sample>((uint32_t *)tables, down, f);
+    __syncthreads(); // tables
+    start_next();
+    int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, step = f.step;
+    int strips = count_strips(f.pad, grid.coarse_width);
+    bool aligned = has_words<uint4>(plane.src, plane.src_stride);
+    int items = strips * ((grid.coarse_height - 1) / f.strip_rows + 1);
+    for (int item = (int)blockIdx.x * warps + warp; item < items; item += (int)gridDim.x * warps) {
+        struct strip s;
+        int place = (first_strip(f.pad) + item % strips) * STRIP + 2; // of the first coarse column
+        int left = max(-1 - f.pad - place, 0);
+        int right = min(grid.coarse_width - 2 - f.pad - place, STRIP - 1);
+        s.x = (place - 2) * step;
+        s.column = place + 1 + f.pad;
+        s.segment = (left * step + 1) * bytes::COUNT / SEGMENT;
+        s.last_segment = ((right + 4) * step - 1) * bytes::COUNT / SEGMENT;
+        s.first = item / strips * f.strip_rows - 1 - f.pad;
+        s.last = min(s.first + f.strip_rows, grid.coarse_height - 1 - f.pad) - 1;
+        s.y = floor_div((s.first - 2) * step + 1, f.block_rows) * f.block_rows;
+        s.end = (s.last + 2) * step;
+        s.inside = s.x < 0 ? (-s.x * bytes::COUNT - 1) / SEGMENT + 1 : 0;
+        s.aligned = aligned;
+        s.repeats = aligned && f.border == CONV_BORDER_REPLICATE;
+        s.last_inside = aligned ? (plane.width - s.x) * bytes::COUNT / SEGMENT - 1 : -1;
+        reduce_strip<Sample>(tables, rings + warp * (REDUCE_STAGES * ROW_GROUPS * WARP), s, plane,
+                             grid, f);
     }
 }
 
