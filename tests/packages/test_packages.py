@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Each file of a release is installed on a bare system, used and removed."""
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -44,6 +45,9 @@ def test_files(release):
     for kind in (r"conv-[\d.]+\.tar\.gz", r"conv-.*-linux-.*\.tar\.gz", r"conv_.*\.deb", r"libconv\d+_.*\.deb",
                  r"libconv-dev_.*\.deb", r"exactconv-.*\.whl"):
         assert sum(bool(re.fullmatch(kind, name)) for name in names) == 1, kind
+    for name in (name for name in names if name.endswith(".spdx.json")):
+        with open(os.path.join(release, name), encoding="utf-8") as file:
+            assert {"conv", "libpng", "zlib"} <= {package["name"] for package in json.load(file)["packages"]}
     with open(os.path.join(release, "SHA256SUMS"), encoding="utf-8") as file:
         sums = dict(reversed(line.split()) for line in file)
     assert set(sums) <= names and sum(name.endswith(".deb") for name in sums) == 3

@@ -1,0 +1,17 @@
+#!/bin/bash -eu
+# Builds the targets of tests/fuzz as they are, with the compiler, sanitizer and engine that OSS-Fuzz sets, and packs
+# their seeds. To try it: SRC=FOLDER_ABOVE_CONV WORK=/tmp/work OUT=/tmp/out CC=clang CXX=clang++ SANITIZER=address
+# CFLAGS="-O1 -g1 -fsanitize=address,fuzzer-no-link" .ci/oss-fuzz/build.sh [TARGET...]
+mkdir -p "$OUT"
+cmake -S "$SRC/conv" -B "$WORK/conv" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
+    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_FUZZ=ON -DCONV_TESTS=ON
+targets=("$@")
+if [[ $# -eq 0 ]]; then
+    mapfile -t targets < <(cd "$SRC/conv/tests/fuzz" && printf "%s\n" fuzz_*.c | sed 's/\.c$//; /fuzz_tiff/d') # a static libtiff needs too much
+fi
+cmake --build "$WORK/conv" --target "${targets[@]}"
+for target in "${targets[@]}"; do
+    cp "$WORK/conv/tests/fuzz/$target" "$OUT/"
+    zip -qjr "$OUT/${target}_seed_corpus.zip" "$SRC/conv/tests/fuzz/corpus/${target#fuzz_}"
+    printf '[libfuzzer]\nmax_len = 4096\ntimeout = 600\n' >"$OUT/$target.options"
+done
