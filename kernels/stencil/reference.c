@@ -212,10 +212,18 @@ static int score_reference(const struct conv_stencil *stencil, size_t launch_byt
     return CONV_SCORE_LAST;
 }
 
+static void plan_reference(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+{
+    if (stencil->decimated.step)
+        conv_cpu_decimated.plan(stencil, plan);
+}
+
 static enum conv_status run_reference(const struct conv_stencil_plan *plan,
                                       const struct conv_stencil_batch *batch)
 {
     const struct conv_stencil *stencil = plan->stencil;
+    if (stencil->decimated.step)
+        return conv_cpu_decimated.run(plan, batch);
     for (int p = 0; p < batch->count; p++) {
         const struct conv_stencil_plane *plane = &batch->planes[p];
         for (int y = batch->cpu.from, end = conv_cpu_end(batch, plane); y < end; y++)
@@ -229,6 +237,7 @@ const struct conv_variant conv_cpu_reference = {
     .summary = "the definition, one sample after the other",
     .place = CONV_ON_CPU,
     .score = score_reference,
+    .plan = plan_reference,
     .run = run_reference,
     .magnitudes = true,
     .floats = true,

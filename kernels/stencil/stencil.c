@@ -57,7 +57,9 @@ const struct conv_variant *const *conv_stencil_variants(int *count)
 
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)
 {
-    return variant->decimated == (stencil->decimated.step > 0) &&
+    bool decimated = stencil->decimated.step > 0;
+    return (variant->decimated == decimated ||
+            (variant == &conv_cpu_reference && stencil->channels == 1)) &&
            (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
            (variant->float_samples || stencil->depth != 32) &&
            (variant->thresholds || !stencil->keeps) &&

@@ -188,8 +188,8 @@ struct conv_variant {
     bool decimated;     // stencils with decimated.step, and no others
 };
 
-// The definitions: they have no requirements, and all others are compared with them. The first can
-// do everything but stencils with decimated.step, which the second does.
+// The definition: it has no requirements, can do every stencil, and all others are compared with
+// it. Those with decimated.step it leaves to the second, which does no others.
 extern const struct conv_variant conv_cpu_reference, conv_cpu_decimated;
 
 // All variants of this build, CPU and CUDA mixed, in the order of lists and tables; *count is set.

@@ -136,6 +136,9 @@ def test_verify_runs_every_kernel_that_is_listed(photo, box):
     assert sorted(last["variants"] + [row["name"] for row in last["skipped"]]) == sorted(row["name"] for row in kernels)
     (box / "m.mat").write_text("3 3\n1 2 1\n0 3 0\n1 1 5\n")
     assert "identical" in run("verify", "custom", "-k", "@m.mat", "--divisor=sum", "--alpha=premultiply", "a.png").out
+    # The definition of large Gaussians is another kernel's: it could not run them, nor could a chain be compared.
+    assert "cpu_reference cpu_decimated" in run("verify", "gaussian:10", "a.png").out
+    assert "identical" in run("verify", "gaussian:10,sharpen", "a.png").out
     assert sorted(os.listdir(box)) == ["a.png", "m.mat"]
     os.mkfifo(box / "pipe")
     assert "not a pipe" in run("verify", "custom", "-k", "@pipe", "a.png", code=2).err
