@@ -180,8 +180,11 @@ def test_terminals_without_a_bar(waiting, options, environment):
         time.sleep(0.2)  # longer than it takes until a bar would be drawn
         file.write(PHOTO)
     assert terminal.end() == 0
-    said = "".join(terminal.screen.lines)
-    assert "%" not in said.partition("10 done")[0] and (not said) == ("-q" in options)
+    lines = terminal.screen.lines
+    if "TERM" in environment:  # a line of progress after a second, which a busy machine may take
+        lines = [line for line in lines if not re.match(r"conv: \d+ of \d+ \(", line)]
+    said = "".join(lines)
+    assert "%" not in said and (not said) == ("-q" in options), lines
 
 
 def test_one_image_has_no_progress(waiting):
