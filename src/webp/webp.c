@@ -385,7 +385,7 @@ static size_t decode_bytes(const struct conv_image_header *header, size_t size)
 
 // --- encoding ------------------------------------------------------------------------------------
 
-static int is_wanted(int percent, const WebPPicture *picture)
+static int may_continue(int percent, const WebPPicture *picture)
 {
     (void)percent;
     const struct conv_codec *codec = picture->user_data;
@@ -454,7 +454,7 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
     picture.height = src->height;
     picture.writer = WebPMemoryWrite;
     picture.custom_ptr = &codec->file;
-    picture.progress_hook = is_wanted;
+    picture.progress_hook = may_continue;
     picture.user_data = codec;
     codec->file.size = 0;
     bool filled = fill(codec, &picture, src, source),
