@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reads the list of layers of networks.
-#include "kernels/layer/networks.h"
+#include "kernels/layer/layer.h"
 
 #include <stdio.h>
 #include <string.h>

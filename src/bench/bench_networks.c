@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "bench/bench_cuda.h"
 #include "bench/bench_layers.h"
-#include "kernels/layer/networks.h"
+#include "kernels/layer/layer.h"
 #include "report/json.h"
 
 #define ENOUGH_NS (40000000u / CONV_BENCH_SHORTER) // for all runs of one kernel

@@ -11,7 +11,7 @@
 
 #include "base/features.h"
 #include "filter/filter.h"
-#include "kernels/layer/networks.h"
+#include "kernels/layer/layer.h"
 #include "kernels/stencil/stencil.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
