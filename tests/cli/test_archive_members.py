@@ -15,7 +15,7 @@ import pytest
 
 import images
 from faulty import FAULTY
-from program import BINARY, EMULATED, RUNNER, closing, is_sanitized, is_thread_sanitized, measure, run, start, until
+from program import BINARY, EMULATED, RUNNER, TIMEOUT, closing, is_sanitized, is_thread_sanitized, measure, run, start, until
 from tars import PNGS, RNG, expected, make, read, samples, temporaries
 
 
@@ -295,7 +295,7 @@ def test_with_a_device(box, where, monkeypatch):
     for jobs in (1, 3):
         command = [binary, "emboss", "--device=cuda", f"-j{jobs}", "--group=64K", "--mem-limit=8M", f"--decode-on={where}",
                    f"--encode-on={where}", "in.tar", f"out-{jobs}.tar"]
-        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT)
         found = read(f"out-{jobs}.tar")
         assert [name for name, _ in found] == [name for name, _ in members]
         if where == "cpu":

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from folders import fill, fill_with_noise, image, tree
-from program import run, start, until
+from program import TIMEOUT, run, start, until
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_output_folder_that_goes_away(box):
     process = start("emboss", "-j2", "in", "out")
     until(lambda: (box / "out").exists() and len(os.listdir("out")) >= 5, process)
     os.rename("out", "moved")
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=TIMEOUT)
     named = [line for line in err.decode().splitlines() if line.startswith("conv: in/")]
     assert process.returncode == (1 if named else 0)
     made = tree("moved") + tree("out")

@@ -534,7 +534,7 @@ def test_a_device_without_coders_for_jpeg(box, alpha):
     for to in ((), ("--to=jpg",)):
         run("emboss", *alpha, *to, "in", "want")
         command = [*RUNNER, FAULTY, "emboss", "-v", "--device=cuda", *alpha, *to, "in", "got"]
-        assert b"cuda" in subprocess.run(command, check=True, timeout=600, stderr=subprocess.PIPE).stderr
+        assert b"cuda" in subprocess.run(command, check=True, timeout=program.TIMEOUT, stderr=subprocess.PIPE).stderr
     assert tree("got") == tree("want") == ["a.jpg", "b.jpg", "b.png", "deep.jpg", "deep.png"]
     for name in tree("want"):
         if kind(f"want/{name}") == "jpg":

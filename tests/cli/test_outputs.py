@@ -135,7 +135,7 @@ def test_a_pipe_that_is_named_is_written_to(box, link):
     reader = threading.Thread(target=lambda: got.append((box / "pipe").read_bytes()), daemon=True)
     reader.start()
     run("emboss", "a.png", "link" if link else "pipe")
-    reader.join(60)
+    reader.join(program.TIMEOUT)
     (box / "got.png").write_bytes(got[0])
     assert is_embossed("got.png", made["a.png"]) and stat.S_ISFIFO(os.stat(box / "pipe").st_mode)
 

@@ -354,7 +354,7 @@ def test_list_and_show_name_them():
 def emulated(*args):
     if not program.EMULATED:
         pytest.skip("no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-    done = subprocess.run([program.EMULATED, *args], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([program.EMULATED, *args], capture_output=True, text=True, timeout=program.TIMEOUT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

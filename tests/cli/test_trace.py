@@ -61,8 +61,8 @@ def test_trace_agrees_with_the_report(box):
         assert {e["args"]["size"] for e in own} == {"20x14"}
         for event in own:
             assert event["dur"] / 1000 == pytest.approx(record["ms"][event["name"]], abs=2e-4)
-    seconds = records[-1]["seconds"]
-    assert max(e["ts"] + e["dur"] for e in slices(events)) < seconds * 1e6 + 50000
+    begun, ended = min(e["ts"] for e in slices(events)), max(e["ts"] + e["dur"] for e in slices(events))
+    assert ended - begun <= records[-1]["seconds"] * 1e6 + 1000  # which are rounded
     counts = [e["args"] for e in events if e["ph"] == "C"]
     assert counts and max(c["in flight"] for c in counts) <= 3
 
