@@ -7,7 +7,7 @@ set -eu
 cd "$1"
 command -v clang >/dev/null || { echo "skipped: no clang"; exit 77; }
 analyse() {
-    clang -std=c17 -D_GNU_SOURCE -DCONV_VERSION='""' -Isrc -I. -Iinclude -fsyntax-only -Wthread-safety \
+    clang -std=c2x -D_GNU_SOURCE -DCONV_VERSION='""' -Isrc -I. -Iinclude -fsyntax-only -Wthread-safety \
         -Werror=thread-safety "$@"
 }
 

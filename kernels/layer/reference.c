@@ -48,9 +48,8 @@ static float compute(const struct conv_layer_plan *plan, const uint8_t *image,
     return conv_layer_activate(layer->activation, sum);
 }
 
-static int score_reference(const struct conv_layer_plan *plan)
+static int score_reference(const struct conv_layer_plan *)
 {
-    (void)plan;
     return CONV_LAYER_SCORE_LAST;
 }
 

@@ -205,10 +205,8 @@ static void filter_row(const struct conv_stencil *stencil, const struct conv_ste
     }
 }
 
-static int score_reference(const struct conv_stencil *stencil, size_t launch_bytes)
+static int score_reference(const struct conv_stencil *, size_t)
 {
-    (void)stencil;
-    (void)launch_bytes;
     return CONV_SCORE_LAST;
 }
 

@@ -123,11 +123,10 @@ static enum conv_status check_file(const struct decoding *decoding, int index, s
 }
 
 // Chunks are spread over a file, most of which is in no cache, so all threads search for them.
-static void probe_item(void *context, int worker, int index)
+static void probe_item(void *context, int, int index)
 {
     struct decoding *decoding = context;
     struct conv_err err;
-    (void)worker;
     decoding->items[index].probed = check_file(decoding, index, &err);
 }
 

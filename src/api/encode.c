@@ -152,12 +152,11 @@ static void encode_item(void *context, int worker, int index)
 // --- in the caller's memory ----------------------------------------------------------------------
 
 // Copies a file made by the host's encoder from the pool's memory to the caller's.
-static void move_file(void *context, int worker, int at)
+static void move_file(void *context, int, int at)
 {
     struct encoding *encoding = context;
     conv_bytes *file = &encoding->files[encoding->memory.indices[at]];
     void *memory = encoding->memory.memory[at];
-    (void)worker;
     if (memory)
         memcpy(memory, file->data, file->size);
     conv_memory_give(encoding->context->device->pools, CONV_HOST, (void *)(uintptr_t)file->data);

@@ -46,9 +46,8 @@ static enum conv_status code(struct thread *thread, const struct conv_bench_imag
 }
 
 // Takes images in turn until the time is over. The last image counts, and so does its time.
-static void run_thread(void *context, int worker, int number)
+static void run_thread(void *context, int, int number)
 {
-    (void)worker;
     struct bench *bench = context;
     struct thread *thread = &bench->threads[number];
     uint64_t start = conv_clock_ns(), busy_start = conv_clock_thread_ns();

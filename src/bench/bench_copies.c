@@ -20,9 +20,8 @@ struct copies {
     struct conv_err err;
 };
 
-static void time_copies(void *context, int worker, int device)
+static void time_copies(void *context, int, int device)
 {
-    (void)worker;
     struct copies *copies = (struct copies *)context + device;
     copies->ns = 1;
     copies->test.repeats = REPEATS;

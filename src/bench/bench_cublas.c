@@ -65,10 +65,8 @@ void conv_bench_cublas_close(struct conv_bench_cublas *cublas)
 }
 
 // c = a b, in the library's order of columns: m is adjacent in c, and in a or, transposed, k is.
-static enum conv_status multiply(void *context, int worker, int task, void *stream)
+static enum conv_status multiply(void *context, int, int, void *stream)
 {
-    (void)worker;
-    (void)task;
     struct conv_bench_cublas *cublas = context;
     const float one = 1, zero = 0, *a = (const float *)(void *)cublas->values[0];
     const float *b = (const float *)(void *)cublas->values[1];

@@ -117,10 +117,8 @@ static enum conv_status fetch(const struct cudnn *cudnn, bool last, float *resul
 
 // --- its plans -----------------------------------------------------------------------------------
 
-static enum conv_status execute(void *context, int worker, int task, void *stream)
+static enum conv_status execute(void *context, int, int, void *stream)
 {
-    (void)worker;
-    (void)task;
     struct cudnn *cudnn = context;
     const struct conv_cudnn_memory memory = {
         .src = cudnn->d_src,

@@ -86,9 +86,8 @@ static enum conv_status cuda_take(uint8_t **memory, size_t bytes, const char *do
     return report(cudaMalloc((void **)memory, bytes ? bytes : 1), doing, err);
 }
 
-static void cuda_release(uint8_t *memory, size_t bytes)
+static void cuda_release(uint8_t *memory, size_t)
 {
-    (void)bytes;
     (void)cudaFree(memory);
 }
 
@@ -166,10 +165,8 @@ struct queued {
     int blocks, turns;
 };
 
-static enum conv_status queue_copy(void *context, int worker, int task, void *stream)
+static enum conv_status queue_copy(void *context, int, int, void *stream)
 {
-    (void)worker;
-    (void)task;
     const struct queued *copy = context;
     return cudaMemcpyAsync(copy->to, copy->from, copy->bytes, cudaMemcpyDeviceToDevice, stream)
                ? CONV_ERR_DEVICE
@@ -184,10 +181,8 @@ static enum conv_status cuda_copy(struct conv_bench_place *place, uint8_t *to, c
     return time_work(place, &work, "copy within the device", ns, err);
 }
 
-static enum conv_status queue_fma(void *context, int worker, int task, void *stream)
+static enum conv_status queue_fma(void *context, int, int, void *stream)
 {
-    (void)worker;
-    (void)task;
     const struct queued *fma = context;
     return conv_cuda_ladder_fma((float *)(void *)fma->to, fma->blocks, fma->turns, stream);
 }

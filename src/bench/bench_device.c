@@ -214,9 +214,8 @@ static void count(struct conv_bench_device *bench, int device, int i)
     conv_overlap_add(overlap, CONV_ENGINE_COPY_OUT, filtered, filtered + group->ns_copy_out);
 }
 
-static void run_stream(void *context, int worker, int number)
+static void run_stream(void *context, int, int number)
 {
-    (void)worker;
     struct stream_thread *thread = (struct stream_thread *)context + number;
     struct conv_bench_device *bench = thread->bench;
     conv_lock_acquire(&bench->lock);

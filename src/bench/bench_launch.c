@@ -189,10 +189,8 @@ enum conv_status conv_bench_launch_place(struct conv_bench_launch *launch,
 }
 
 // CUDA takes all planes of a filter in one launch, a core one after the other.
-static enum conv_status run_chain(void *context, int worker, int task, void *stream)
+static enum conv_status run_chain(void *context, int, int, void *stream)
 {
-    (void)worker;
-    (void)task;
     const struct conv_bench_launch *launch = context;
     bool on_cuda = launch->variant->place == CONV_ON_CUDA;
     size_t count = (size_t)launch->plane_count;
@@ -215,9 +213,8 @@ static enum conv_status run_chain(void *context, int worker, int task, void *str
     return CONV_OK;
 }
 
-static enum conv_status run_band(void *context, int worker, int task, void *stream)
+static enum conv_status run_band(void *context, int worker, int task, void *)
 {
-    (void)stream;
     const struct conv_bench_launch *launch = context;
     const struct conv_stencil_plane *plane =
         launch->tables + (size_t)launch->filter * (size_t)launch->plane_count + task / BANDS;

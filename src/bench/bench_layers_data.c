@@ -76,9 +76,8 @@ float conv_bench_layers_output(const struct conv_bench_layers_data *data, size_t
 }
 
 // A row of a map of an image's results.
-static void compute_row(void *context, int worker, int row)
+static void compute_row(void *context, int, int row)
 {
-    (void)worker;
     struct conv_bench_layers_data *data = context;
     int rows = data->layer.maps * data->out_height, b = row / rows;
     size_t at = (size_t)(row % rows) * (size_t)data->out_width;

@@ -46,10 +46,8 @@ static void cpu_close(struct conv_bench_place *place)
 }
 
 // The pages exist before the first run.
-static enum conv_status cpu_take(uint8_t **memory, size_t bytes, const char *doing,
-                                 struct conv_err *err)
+static enum conv_status cpu_take(uint8_t **memory, size_t bytes, const char *, struct conv_err *err)
 {
-    (void)doing;
     void *taken = NULL;
     enum conv_status status = conv_staging_alloc(&taken, bytes, err);
     *memory = taken;
@@ -63,19 +61,15 @@ static void cpu_release(uint8_t *memory, size_t bytes)
     conv_staging_free(memory, bytes);
 }
 
-static enum conv_status cpu_copy_in(uint8_t *to, const void *from, size_t bytes, const char *doing,
-                                    struct conv_err *err)
+static enum conv_status cpu_copy_in(uint8_t *to, const void *from, size_t bytes, const char *,
+                                    struct conv_err *)
 {
-    (void)doing;
-    (void)err;
     memcpy(to, from, bytes);
     return CONV_OK;
 }
 
-static enum conv_status cpu_copy_out(void *to, const uint8_t *from, size_t bytes,
-                                     struct conv_err *err)
+static enum conv_status cpu_copy_out(void *to, const uint8_t *from, size_t bytes, struct conv_err *)
 {
-    (void)err;
     memcpy(to, from, bytes);
     return CONV_OK;
 }
@@ -144,10 +138,8 @@ static void flush_cache(const void *memory, size_t size)
 
 #else
 
-static void flush_cache(const void *memory, size_t size)
+static void flush_cache(const void *, size_t)
 {
-    (void)memory;
-    (void)size;
 }
 
 #endif
@@ -174,10 +166,8 @@ struct copy {
     int tasks;
 };
 
-static enum conv_status copy_task(void *context, int worker, int task, void *stream)
+static enum conv_status copy_task(void *context, int, int task, void *)
 {
-    (void)worker;
-    (void)stream;
     const struct copy *copy = context;
     size_t first = copy->bytes * (size_t)task / (size_t)copy->tasks;
     size_t end = copy->bytes * (size_t)(task + 1) / (size_t)copy->tasks;
@@ -262,20 +252,17 @@ static double fma_cpu(double flops)
 
 #endif
 
-static enum conv_status fma_task(void *context, int worker, int task, void *stream)
+static enum conv_status fma_task(void *context, int, int task, void *)
 {
-    (void)worker;
-    (void)stream;
     double *flops = context, done = fma_cpu(FMA_FLOPS);
     if (task == 0) // all tasks do as many
         *flops = done;
     return CONV_OK;
 }
 
-static enum conv_status cpu_fma(struct conv_bench_place *place, uint8_t *out, double *flops,
+static enum conv_status cpu_fma(struct conv_bench_place *place, uint8_t *, double *flops,
                                 uint64_t *ns, struct conv_err *err)
 {
-    (void)out;
     struct conv_bench_work work = {
         .run = fma_task, .context = flops, .tasks = place->threads, .name = "multiply-adds"};
     enum conv_status status = cpu_run(place, &work, ns, err);

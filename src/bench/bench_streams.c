@@ -24,12 +24,8 @@ struct bench {
 
 // --- one run -------------------------------------------------------------------------------------
 
-static void ignore_record(void *user, const struct conv_totals *totals,
-                          const struct conv_record *record)
+static void ignore_record(void *, const struct conv_totals *, const struct conv_record *)
 {
-    (void)user;
-    (void)totals;
-    (void)record;
 }
 
 static enum conv_status run_pipeline(struct bench *bench, struct conv_trace *trace,

@@ -66,9 +66,8 @@ static bool is_stalled(void)
 
 // After the first signal: ends the program if it is in work that cannot be cancelled, or waits for
 // a reader that has stalled.
-static void on_alarm(int number)
+static void on_alarm(int)
 {
-    (void)number;
     bool is_late = conv_clock_ns() - atomic_load(&asked_at) >= PATIENCE_NS;
     if ((is_late && atomic_load(&works) > 0) || is_stalled())
         end_at_once(atomic_load(&stop));
@@ -102,10 +101,9 @@ void conv_signals_end_work(void)
     atomic_fetch_sub(&works, 1);
 }
 
-static void on_truncation(int number)
+static void on_truncation(int)
 {
     static const char text[] = "conv: an input has become shorter while it was read\n";
-    (void)number;
     struct conv_sink *sink = atomic_load(&watched);
     if (sink && sink->ops->remove_temporaries)
         sink->ops->remove_temporaries(sink);

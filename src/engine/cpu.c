@@ -47,10 +47,8 @@ static const char *cpu_variant(const struct conv_backend *backend, int index, in
     return backend->chain[index].plan[conv_chain_at(depth)].variant->name;
 }
 
-static size_t cpu_table_bytes(int filter_count, bool codes)
+static size_t cpu_table_bytes(int, bool)
 {
-    (void)filter_count;
-    (void)codes;
     return 0;
 }
 
@@ -72,9 +70,8 @@ static int cpu_reach(const struct conv_backend *backend, int *grid)
 }
 
 static enum conv_status cpu_devices(struct conv_device_info *info, int room, int *count,
-                                    struct conv_err *err)
+                                    struct conv_err *)
 {
-    (void)err;
     *count = 1;
     if (room < 1)
         return CONV_OK;
@@ -87,19 +84,14 @@ static enum conv_status cpu_devices(struct conv_device_info *info, int room, int
 
 // --- images in memory ----------------------------------------------------------------------------
 
-static enum conv_status enter_cpu(struct conv_device_context *device, int *previous,
-                                  struct conv_err *err)
+static enum conv_status enter_cpu(struct conv_device_context *, int *previous, struct conv_err *)
 {
-    (void)device;
-    (void)err;
     *previous = 0;
     return CONV_OK;
 }
 
-static void leave_cpu(struct conv_device_context *device, int previous)
+static void leave_cpu(struct conv_device_context *, int)
 {
-    (void)device;
-    (void)previous;
 }
 
 const struct conv_device_ops conv_device_cpu = {

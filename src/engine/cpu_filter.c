@@ -58,9 +58,8 @@ struct conv_stream {
 };
 
 enum conv_status conv_cpu_stream_open(struct conv_backend *backend, struct conv_stream **out,
-                                      size_t bytes, struct conv_err *err)
+                                      size_t, struct conv_err *err)
 {
-    (void)bytes;
     struct conv_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU stream");
@@ -518,12 +517,11 @@ static struct band find_band(const struct conv_backend *filter, int height, int 
     return band;
 }
 
-static void run_task(void *context, int worker, int task)
+static void run_task(void *context, int, int task)
 {
     struct run *run = context;
     struct conv_err err;
     int i = 0;
-    (void)worker;
     for (int low = 0, high = run->count;
          low < high;) { // the last image whose first task is <= task
         int middle = low + (high - low) / 2;
@@ -547,10 +545,9 @@ static void run_task(void *context, int worker, int task)
 }
 
 enum conv_status conv_cpu_filter_run(struct conv_backend *filter, const conv_image *results,
-                                     const conv_image *sources, int count, void *stream,
+                                     const conv_image *sources, int count, void *,
                                      struct conv_err *err)
 {
-    (void)stream;
     struct run *run;
     void *memory;
     uint64_t samples = 0;

@@ -44,18 +44,15 @@ static enum conv_status reserve(struct conv_tensor_memory *memory, size_t size, 
                                        (size >> 20) + 1, what);
 }
 
-static enum conv_status open_cpu(int device, unsigned *offers, struct conv_err *err)
+static enum conv_status open_cpu(int, unsigned *offers, struct conv_err *)
 {
-    (void)device;
-    (void)err;
     *offers = conv_cpu_features();
     return CONV_OK;
 }
 
-static enum conv_status open_stream(int device, struct conv_workers *workers, int threads,
+static enum conv_status open_stream(int, struct conv_workers *workers, int threads,
                                     struct conv_tensor_stream **stream, struct conv_err *err)
 {
-    (void)device;
     *stream = calloc(1, sizeof **stream);
     if (!*stream)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU stream");
@@ -128,9 +125,8 @@ static size_t output_bytes(const struct conv_layer_prepared *prepared)
 
 // Computes the rows of a part: whole images at once, and the rows of an image that it begins or
 // ends in the middle of.
-static void run_rows(void *context, int worker, int part)
+static void run_rows(void *context, int, int part)
 {
-    (void)worker;
     struct work *work = context;
     const struct conv_layer_plan *plan = &work->prepared->plan;
     size_t image_bytes = output_bytes(work->prepared);
@@ -155,9 +151,8 @@ static void run_rows(void *context, int worker, int part)
 }
 
 // Pads single planes: an image of one channel each.
-static void pad_planes(void *context, int worker, int part)
+static void pad_planes(void *context, int, int part)
 {
-    (void)worker;
     struct work *work = context;
     const struct conv_layer_prepared *prepared = work->prepared;
     struct conv_layer layer = prepared->outer;

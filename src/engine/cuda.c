@@ -284,11 +284,10 @@ static enum conv_status cuda_synchronise(struct conv_device_context *device, str
 
 // --- memory --------------------------------------------------------------------------------------
 
-static enum conv_status cuda_allocate(struct conv_device_context *device, size_t bytes, void **data,
+static enum conv_status cuda_allocate(struct conv_device_context *, size_t bytes, void **data,
                                       struct conv_err *err)
 {
     struct conv_cuda_memory block = {0};
-    (void)device;
     enum conv_status status = conv_cuda_memory_reserve(&block, bytes, 0, "for images", err);
     *data = block.d_data;
     return status;
@@ -306,35 +305,31 @@ static void cuda_release(struct conv_device_context *device, void *data)
 
 // --- events --------------------------------------------------------------------------------------
 
-static enum conv_status cuda_event_record(struct conv_device_context *device, void **event,
-                                          void *stream, struct conv_err *err)
+static enum conv_status cuda_event_record(struct conv_device_context *, void **event, void *stream,
+                                          struct conv_err *err)
 {
     cudaEvent_t cuda = *event;
-    (void)device;
     enum conv_status status =
         cuda ? CONV_OK : conv_cuda_event_create(&cuda, cudaEventDisableTiming, err);
     *event = cuda;
     return status ? status : conv_cuda_event_record(cuda, stream, err);
 }
 
-static enum conv_status cuda_event_wait(struct conv_device_context *device, void *event,
-                                        void *stream, struct conv_err *err)
+static enum conv_status cuda_event_wait(struct conv_device_context *, void *event, void *stream,
+                                        struct conv_err *err)
 {
-    (void)device;
     return conv_cuda_check(cudaStreamWaitEvent(stream, event, 0), "order the work of streams", err);
 }
 
-static void cuda_event_destroy(struct conv_device_context *device, void *event)
+static void cuda_event_destroy(struct conv_device_context *, void *event)
 {
-    (void)device;
     if (event)
         (void)cudaEventDestroy(event);
 }
 
-static enum conv_status cuda_stream_wait(struct conv_device_context *device, void *stream,
+static enum conv_status cuda_stream_wait(struct conv_device_context *, void *stream,
                                          struct conv_err *err)
 {
-    (void)device;
     return conv_cuda_check(cudaStreamSynchronize(stream), "complete the work of a stream", err);
 }
 

@@ -74,13 +74,12 @@ static conv_image rows_of(const struct band *band, const conv_image *whole)
 
 // --- on the host ---------------------------------------------------------------------------------
 
-static void copy_band(void *context, int worker, int index)
+static void copy_band(void *context, int, int index)
 {
     struct transfer *transfer = context;
     const struct band *band = &transfer->now->bands[index];
     conv_image staged = view_of_band(band, transfer->now->piece->staging.h_data + band->at);
     conv_image host = rows_of(band, band->host);
-    (void)worker;
     if (transfer->up)
         conv_view_copy(&staged, &host, 0, band->rows);
     else

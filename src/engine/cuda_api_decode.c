@@ -168,14 +168,13 @@ static struct conv_layout_view planes_of(const struct decoding *decoding, const 
 }
 
 // Copies a file's compressed data and fills its entry in the coder's table.
-static void copy_stream(void *context, int worker, int index)
+static void copy_stream(void *context, int, int index)
 {
     struct decoding *decoding = context;
     struct entry *entry = &decoding->entries[decoding->first + index];
     const struct conv_device_decode *item = &decoding->items[entry->item];
     struct conv_group_image image = {.shape = shape_of(item)};
     uint8_t *h_stream = decoding->h_streams + entry->stream_at - decoding->piece_at;
-    (void)worker;
     entry->copied = item->format->device->copy_stream(h_stream, &image.stream_bytes, item->data,
                                                       item->size, &item->header);
     if (!entry->copied)

@@ -22,10 +22,8 @@ static size_t png_takes_stream(const struct conv_image_header *header, size_t mo
     return takes ? conv_cuda_decode_scratch(&image) : 0;
 }
 
-static size_t png_encoded_bytes(const struct conv_image *shape,
-                                const struct conv_device_encoding *encoding)
+static size_t png_encoded_bytes(const struct conv_image *shape, const struct conv_device_encoding *)
 {
-    (void)encoding;
     return conv_cuda_encode_bound(shape->width, shape->height, shape->channels, shape->depth);
 }
 

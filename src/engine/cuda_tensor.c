@@ -80,11 +80,9 @@ static void close_stream(struct conv_tensor_stream *stream)
     free(stream);
 }
 
-static enum conv_status open_stream(int device, struct conv_workers *workers, int threads,
+static enum conv_status open_stream(int device, struct conv_workers *, int,
                                     struct conv_tensor_stream **out, struct conv_err *err)
 {
-    (void)workers;
-    (void)threads;
     struct conv_tensor_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");

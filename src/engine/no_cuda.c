@@ -7,35 +7,29 @@ static bool has_driver(void)
     return false;
 }
 
-static enum conv_status devices(struct conv_device_info *info, int room, int *count,
-                                struct conv_err *err)
+static enum conv_status devices(struct conv_device_info *, int, int *count, struct conv_err *err)
 {
-    (void)info;
-    (void)room;
     *count = 0;
     return conv_err_set(err, CONV_ERR_DEVICE, "this conv was built without CUDA");
 }
 
-static enum conv_status open_none(struct conv_backend **backend,
-                                  const struct conv_backend_config *config, struct conv_err *err)
+static enum conv_status open_none(struct conv_backend **backend, const struct conv_backend_config *,
+                                  struct conv_err *err)
 {
     int count;
-    (void)config;
     *backend = NULL;
     return devices(NULL, 0, &count, err);
 }
 
-static enum conv_status open_no_context(struct conv_device_context *device, struct conv_err *err)
+static enum conv_status open_no_context(struct conv_device_context *, struct conv_err *err)
 {
     int count;
-    (void)device;
     return devices(NULL, 0, &count, err);
 }
 
-static enum conv_status open_no_tensor(int device, unsigned *offers, struct conv_err *err)
+static enum conv_status open_no_tensor(int, unsigned *offers, struct conv_err *err)
 {
     int count;
-    (void)device;
     *offers = 0;
     return devices(NULL, 0, &count, err);
 }

@@ -293,9 +293,8 @@ static enum conv_status run_chunks(const struct worker *worker, struct conv_tens
     return status;
 }
 
-static void work(void *context, int thread, int number)
+static void work(void *context, int, int number)
 {
-    (void)thread;
     struct run *run = context;
     const struct conv_operation *operation = &run->flow->operation;
     const struct worker worker = {number, run};

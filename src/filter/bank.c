@@ -396,10 +396,9 @@ static void add_laplacian(struct conv_bank *bank, double sigma)
     normalise(filter);
 }
 
-static enum conv_status make_lm(struct conv_bank *bank, const struct parameters *given,
+static enum conv_status make_lm(struct conv_bank *bank, const struct parameters *,
                                 struct conv_err *err)
 {
-    (void)given;
     enum conv_status status = reserve(bank, 48, SIDE, 48, err);
     for (int i = 0; i < 48 && !status; i++) {
         if (i < 36) // 3 scales of 6 angles, edges before bars
@@ -414,10 +413,9 @@ static enum conv_status make_lm(struct conv_bank *bank, const struct parameters 
     return status;
 }
 
-static enum conv_status make_mr8(struct conv_bank *bank, const struct parameters *given,
+static enum conv_status make_mr8(struct conv_bank *bank, const struct parameters *,
                                  struct conv_err *err)
 {
-    (void)given;
     enum conv_status status = reserve(bank, 38, SIDE, 8, err);
     if (status)
         return status;
@@ -434,14 +432,13 @@ static enum conv_status make_mr8(struct conv_bank *bank, const struct parameters
     return CONV_OK;
 }
 
-static enum conv_status make_schmid(struct conv_bank *bank, const struct parameters *given,
+static enum conv_status make_schmid(struct conv_bank *bank, const struct parameters *,
                                     struct conv_err *err)
 {
     static const struct {
         int sigma, tau;
     } rings[] = {{2, 1}, {4, 1}, {4, 2},  {6, 1},  {6, 2},  {6, 3}, {8, 1},
                  {8, 2}, {8, 3}, {10, 1}, {10, 2}, {10, 3}, {10, 4}};
-    (void)given;
     enum conv_status status = reserve(bank, 13, SIDE, 13, err);
     for (size_t k = 0; k < sizeof rings / sizeof rings[0] && !status; k++) {
         double sigma = rings[k].sigma, tau = rings[k].tau;

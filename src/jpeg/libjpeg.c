@@ -136,9 +136,8 @@ static void place_planes(j_common_ptr jpeg, struct conv_jpeg_planes *planes,
     conv_jpeg_planes_place(planes, scratch->data);
 }
 
-static void start_source(j_decompress_ptr jpeg)
+static void start_source(j_decompress_ptr)
 {
-    (void)jpeg;
 }
 
 // All bytes were supplied at the start, so this is the end of the file.

@@ -169,7 +169,7 @@ int conv_jpeg_orientation(const uint8_t *data, size_t size)
 }
 
 enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
+                                       const struct conv_image_header *,
                                        struct conv_cleaning cleaning, struct conv_common *common,
                                        struct conv_err *err)
 {
@@ -177,7 +177,6 @@ enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
     struct icc icc;
     size_t at = 2;
     bool ok = true;
-    (void)header;
     find_icc(&icc, data, size);
     for (int i = 1; i <= icc.count && ok; i++)
         ok = conv_buffer_append(&common->icc, icc.part[i].data, icc.part[i].size);

@@ -370,9 +370,8 @@ static void trim(struct conv_codec *codec)
 
 // From level 2 on all filtered rows are held at once.
 static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
-                           const struct conv_metadata *metadata)
+                           const struct conv_metadata *)
 {
-    (void)metadata;
     return config->encoder ? config->encoder->bytes(shape)
                            : conv_encode_bytes(level_of(config), shape);
 }
@@ -477,18 +476,16 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
 
 // --- bands ---------------------------------------------------------------------------------------
 
-static void decodes_bands(struct conv_image_header *header, size_t size, struct conv_bands *bands)
+static void decodes_bands(struct conv_image_header *header, size_t, struct conv_bands *bands)
 {
-    (void)size;
     *bands = (struct conv_bands){.bytes = conv_decode_rows_most(header)};
     if (header->png.interlaced)
         bands->refusal = "an interlaced PNG has no rows in their order";
 }
 
 static void encodes_bands(const struct conv_codec *codec, const struct conv_image *shape,
-                          const struct conv_metadata *metadata, int rows, struct conv_bands *bands)
+                          const struct conv_metadata *, int rows, struct conv_bands *bands)
 {
-    (void)metadata;
     *bands = (struct conv_bands){0};
     if (codec->fast)
         bands->unit = conv_encode_some_rows(codec->fast, shape);
@@ -520,20 +517,17 @@ static enum conv_status encode_band(struct conv_codec *codec, const struct conv_
 // --- for decoding and encoding on a device -------------------------------------------------------
 
 // The bytes are not validated, and a tRNS chunk after them is not seen.
-static bool looks_decodable(const uint8_t *head, size_t bytes)
+static bool looks_decodable(const uint8_t *head, size_t)
 {
-    (void)bytes;
     struct conv_err err;
     bool palette = head[25] & 1, interlaced = head[28] != 0;
     return !check_head(head, HEAD_BYTES, &err) && !interlaced && head[24] >= 8 && !palette;
 }
 
 // Palettes count as RGB, less than 8 bits as 8. 0 if it is not the head of a PNG.
-static uint64_t head_samples(const uint8_t *head, size_t bytes, uint64_t size)
+static uint64_t head_samples(const uint8_t *head, size_t, uint64_t)
 {
-    (void)bytes;
     struct conv_err err;
-    (void)size;
     uint64_t width = conv_chunk_read_u32(head + 16), height = conv_chunk_read_u32(head + 20);
     uint64_t pixels = (width & INT32_MAX) * (height & INT32_MAX);
     int type = head[25];
@@ -554,10 +548,9 @@ static bool copy_stream(uint8_t *stream, size_t *stream_size, const uint8_t *dat
 }
 
 static void frame(struct conv_codec *codec, const struct conv_image *shape,
-                  const struct conv_device_encoding *encoding, const struct conv_metadata *meta,
+                  const struct conv_device_encoding *, const struct conv_metadata *meta,
                   const uint8_t *idat, size_t idat_size, struct conv_encoded *bytes)
 {
-    (void)encoding;
     conv_encode_put_head(codec->head, shape);
     put_parts(bytes, codec->head, meta, idat, idat_size);
 }

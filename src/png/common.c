@@ -238,11 +238,10 @@ static bool take_chunk(struct conv_common *common, const struct conv_chunk *chun
 }
 
 enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header,
+                                      const struct conv_image_header *,
                                       struct conv_cleaning cleaning, struct conv_common *common,
                                       struct conv_err *err)
 {
-    (void)header;
     size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct conv_png_inflater inflater = {0};
     struct conv_chunk chunk;

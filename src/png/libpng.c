@@ -30,10 +30,8 @@ static void on_error(png_structp png, png_const_charp message)
     png_longjmp(png, 1);
 }
 
-static void on_write_warning(png_structp png, png_const_charp message)
+static void on_write_warning(png_structp, png_const_charp)
 {
-    (void)png;
-    (void)message;
 }
 
 // After the last row libpng only warns about a damaged zlib stream, a wrong Adler-32 included: here
@@ -63,9 +61,8 @@ static png_voidp allocate(png_structp png, png_alloc_size_t size)
     return memory;
 }
 
-static void release(png_structp png, png_voidp memory)
+static void release(png_structp, png_voidp memory)
 {
-    (void)png;
     free(memory);
 }
 
@@ -285,9 +282,8 @@ static void write_bytes(png_structp png, png_bytep bytes, size_t size)
     }
 }
 
-static void flush_nothing(png_structp png)
+static void flush_nothing(png_structp)
 {
-    (void)png;
 }
 
 static void start_writing(struct writer *writer)

@@ -58,11 +58,10 @@ static size_t encode_bytes(const struct conv_image *shape)
 }
 
 static enum conv_status encode(struct conv_buffer *pixels, struct conv_buffer *file,
-                               const struct conv_image *src, int level, const atomic_int *stop,
+                               const struct conv_image *src, int level, const atomic_int *,
                                struct conv_err *err)
 {
     (void)level; // set_level's
-    (void)stop;
     size_t row_size = conv_interleave_bytes(src);
     if (src->depth != 8)
         return refuse(err, conv_err_set(err, CONV_ERR_UNSUPPORTED,

@@ -244,10 +244,9 @@ static uint64_t data_bytes(const struct conv_image_header *header)
                                  : height * row_bytes(header);
 }
 
-static enum conv_status check_size(const uint8_t *data, size_t size,
+static enum conv_status check_size(const uint8_t *, size_t size,
                                    const struct conv_image_header *header, struct conv_err *err)
 {
-    (void)data;
     size_t left = size > header->pnm.at ? size - header->pnm.at : 0;
     if (left >= data_bytes(header))
         return CONV_OK;
@@ -404,9 +403,8 @@ static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *dat
     return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
-static size_t decode_bytes(const struct conv_image_header *header, size_t size)
+static size_t decode_bytes(const struct conv_image_header *header, size_t)
 {
-    (void)size;
     return samples_per_row(header) * (size_t)(header->shape.depth / 8);
 }
 
@@ -572,7 +570,7 @@ static uint8_t *take_own(void *context, size_t bytes)
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, struct conv_encoded *file,
+                               const struct conv_metadata *, struct conv_encoded *file,
                                struct conv_err *err)
 {
     const struct conv_file_room room = {take_own, &codec->file};
@@ -581,7 +579,6 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     bool lies = (kind == 5 || kind == 7) && src->channels == 1 && src->depth == 8 &&
                 src->plane[0].stride == src->width; // as in the file
     enum conv_status status = CONV_OK;
-    (void)metadata;
     if (!lies)
         status = encode_into(codec, src, NULL, &room, &size, err);
     else if (!conv_buffer_reserve(&codec->file, HEAD_MOST))
@@ -595,10 +592,9 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     return status;
 }
 
-static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
-                           const struct conv_metadata *metadata)
+static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
+                           const struct conv_metadata *)
 {
-    (void)config, (void)metadata;
     struct conv_image most = *shape;
     most.channels = shape->channels < 3 ? 3 : shape->channels;
     return conv_interleave_bytes(&most) * (size_t)shape->height;

@@ -378,9 +378,8 @@ int conv_pool_shed(struct conv_pool *pool, struct conv_slot *slot, struct conv_p
     return count;
 }
 
-void conv_pool_release_in(struct conv_pool *pool, struct conv_slot *slot)
+void conv_pool_release_in(struct conv_pool *, struct conv_slot *slot)
 {
-    (void)pool;
     slot->group.h_in = NULL;
     give_buffer(&slot->in);
 }

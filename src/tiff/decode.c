@@ -311,11 +311,10 @@ static enum conv_status check_strips(struct conv_libtiff *tiff, const struct lay
 }
 
 enum conv_status conv_tiff_check_size(const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header, struct conv_err *err)
+                                      const struct conv_image_header *, struct conv_err *err)
 {
     struct conv_libtiff tiff;
     struct layout layout;
-    (void)header;
     open_for_reading(&tiff, data, size, most_directory(size));
     enum conv_status status = read_layout(&tiff, &layout, err);
     if (!status)

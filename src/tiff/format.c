@@ -41,11 +41,9 @@ static int choose_compression(const struct conv_metadata *metadata)
     }
 }
 
-static void keep(const uint8_t *data, size_t size, const struct conv_image_header *header,
+static void keep(const uint8_t *, size_t, const struct conv_image_header *header,
                  struct conv_kept *kept)
 {
-    (void)data;
-    (void)size;
     kept->compression = header->tiff.compression;
 }
 
@@ -73,10 +71,9 @@ static size_t most_bytes(const struct conv_image *shape, int compression)
            (size_t)strip_count(shape) * 64 + CONV_LIBTIFF_LEAST_ROOM;
 }
 
-static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
+static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
-    (void)config;
     size_t strip = row_bytes(shape) * (size_t)strip_rows(shape);
     return most_bytes(shape, choose_compression(metadata)) + 4 * strip + CONV_LIBTIFF_MOST_STATE +
            (size_t)strip_count(shape) * 48;

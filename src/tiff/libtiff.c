@@ -20,25 +20,21 @@ keep_message(struct conv_libtiff *tiff, const char *format, va_list arguments)
                              (strstr(format, "ut of memory") || strstr(format, "No space"));
 }
 
-__attribute__((format(printf, 4, 0))) static int on_error(TIFF *tif, void *user, const char *module,
+__attribute__((format(printf, 4, 0))) static int on_error(TIFF *, void *user, const char *,
                                                           const char *format, va_list arguments)
 {
-    (void)tif;
-    (void)module;
     keep_message(user, format, arguments);
     return 1;
 }
 
 // In a directory libtiff warns of unknown tags and others that it ignores; what it assumes instead
 // of what is there, or missing, is damage. While it decodes, all but one warning are of damage.
-__attribute__((format(printf, 4, 0))) static int
-on_warning(TIFF *tif, void *user, const char *module, const char *format, va_list arguments)
+__attribute__((format(printf, 4, 0))) static int on_warning(TIFF *, void *user, const char *,
+                                                            const char *format, va_list arguments)
 {
     static const char *const damage[] = {"Bogus", "Wrong", "missing", "ssum"};
     struct conv_libtiff *tiff = user;
     bool bad = tiff->decoding && !strstr(format, "Old-style LZW");
-    (void)tif;
-    (void)module;
     for (size_t i = 0; i < sizeof damage / sizeof damage[0] && !tiff->decoding; i++)
         bad = bad || strstr(format, damage[i]);
     if (bad)
@@ -96,9 +92,8 @@ static toff_t size_of(thandle_t handle)
     return tiff->file ? tiff->start + tiff->file->size : tiff->size;
 }
 
-static int close_file(thandle_t handle)
+static int close_file(thandle_t)
 {
-    (void)handle;
     return 0;
 }
 
@@ -112,11 +107,8 @@ static int map(thandle_t handle, void **base, toff_t *size)
     return 1;
 }
 
-static void unmap(thandle_t handle, void *base, toff_t size)
+static void unmap(thandle_t, void *, toff_t)
 {
-    (void)handle;
-    (void)base;
-    (void)size;
 }
 
 void conv_libtiff_open(struct conv_libtiff *tiff, const char *mode, size_t most)

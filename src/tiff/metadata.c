@@ -101,11 +101,10 @@ static void take_densities(struct conv_common *common, const uint8_t *data, size
 }
 
 enum conv_status conv_tiff_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
+                                       const struct conv_image_header *,
                                        struct conv_cleaning cleaning, struct conv_common *common,
                                        struct conv_err *err)
 {
-    (void)header;
     take_densities(common, data, size);
     bool ok = take_tag(&common->icc, data, size, ICC) && take_tag(&common->xmp, data, size, XMP) &&
               take_tag(&common->photoshop, data, size, PHOTOSHOP) &&

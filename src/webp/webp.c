@@ -138,11 +138,9 @@ static enum conv_status no_memory(struct conv_err *err)
 }
 
 static enum conv_status take_common(const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    struct conv_cleaning cleaning, struct conv_common *common,
-                                    struct conv_err *err)
+                                    const struct conv_image_header *, struct conv_cleaning cleaning,
+                                    struct conv_common *common, struct conv_err *err)
 {
-    (void)header;
     bool taken = take(&common->icc, data, size, ICCP) && take(&common->exif, data, size, EXIF) &&
                  take(&common->xmp, data, size, XMP) && conv_common_clean(common, cleaning);
     return taken ? CONV_OK : no_memory(err);
@@ -241,11 +239,10 @@ static enum conv_status probe(const uint8_t *data, size_t size, struct conv_imag
 }
 
 static enum conv_status check_size(const uint8_t *data, size_t size,
-                                   const struct conv_image_header *header, struct conv_err *err)
+                                   const struct conv_image_header *, struct conv_err *err)
 {
     size_t at = 0;
     uint64_t whole;
-    (void)header;
     if (extent(data, size, &at, &whole) && whole <= (uint64_t)size + 1)
         return CONV_OK;
     return conv_err_set(err, CONV_ERR_FORMAT, "truncated: %zu of %llu bytes", size,
@@ -377,17 +374,15 @@ static size_t pixels_times(const struct conv_image *shape, size_t bytes)
     return (size_t)shape->width * (size_t)shape->height * bytes;
 }
 
-static size_t decode_bytes(const struct conv_image_header *header, size_t size)
+static size_t decode_bytes(const struct conv_image_header *header, size_t)
 {
-    (void)size;
     return pixels_times(&header->shape, DECODE_BYTES + (size_t)header->shape.channels);
 }
 
 // --- encoding ------------------------------------------------------------------------------------
 
-static int may_continue(int percent, const WebPPicture *picture)
+static int may_continue(int, const WebPPicture *picture)
 {
-    (void)percent;
     const struct conv_codec *codec = picture->user_data;
     return !conv_cancel_is_asked(codec->config.stop);
 }
@@ -492,10 +487,9 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     return status;
 }
 
-static size_t encode_bytes(const struct conv_codec_config *config, const struct conv_image *shape,
+static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
-    (void)config;
     return pixels_times(shape, ENCODE_BYTES) + (metadata ? metadata->size : 0);
 }
 

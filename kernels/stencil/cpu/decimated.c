@@ -441,10 +441,8 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
     return CONV_OK;
 }
 
-static int score_decimated(const struct conv_stencil *stencil, size_t launch_bytes)
+static int score_decimated(const struct conv_stencil *, size_t)
 {
-    (void)stencil;
-    (void)launch_bytes;
     return SCORE;
 }
 

@@ -352,10 +352,8 @@ static bool can_bytes(const struct conv_stencil *stencil)
     return fits;
 }
 
-static int score_bytes(const struct conv_stencil *stencil, size_t launch_bytes)
+static int score_bytes(const struct conv_stencil *, size_t)
 {
-    (void)stencil;
-    (void)launch_bytes;
     return 60;
 }
 

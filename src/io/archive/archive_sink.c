@@ -245,14 +245,11 @@ static void drop_number(struct conv_archive_order *order, uint64_t number, int t
         conv_archive_turn_fail(order, &err);
 }
 
-static enum conv_status write_output(struct conv_sink *base, int worker,
-                                     const struct conv_item *item, const struct stat *input,
-                                     const struct conv_output *output,
+static enum conv_status write_output(struct conv_sink *base, int, const struct conv_item *item,
+                                     const struct stat *input, const struct conv_output *,
                                      const struct conv_encoded *file, enum conv_sink_result *result,
                                      struct conv_err *err)
 {
-    (void)worker;
-    (void)output;
     struct conv_archive_order *order = order_of(base);
     struct conv_archive_body *body = item->body;
     struct conv_item other; // for the name of a link's target

@@ -182,23 +182,20 @@ static enum conv_status open_reader(struct conv_archive_reader **out,
 
 // --- writing -------------------------------------------------------------------------------------
 
-static enum conv_status check(const struct conv_archive_member *member, struct conv_err *err)
+static enum conv_status check(const struct conv_archive_member *, struct conv_err *)
 {
-    (void)member, (void)err;
     return CONV_OK;
 }
 
-static enum conv_status frame(const struct conv_archive_member *member,
-                              struct conv_archive_frame *frame, struct conv_err *err)
+static enum conv_status frame(const struct conv_archive_member *, struct conv_archive_frame *frame,
+                              struct conv_err *)
 {
-    (void)member, (void)err;
     frame->before = frame->after = 0;
     return CONV_OK;
 }
 
-static size_t trailer(uint64_t at)
+static size_t trailer(uint64_t)
 {
-    (void)at;
     return 0;
 }
 

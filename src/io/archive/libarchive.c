@@ -87,22 +87,20 @@ static la_ssize_t give_bytes(struct archive *archive, void *context, const void 
 }
 
 // For mapped inputs only.
-static la_int64_t skip_bytes(struct archive *archive, void *context, la_int64_t count)
+static la_int64_t skip_bytes(struct archive *, void *context, la_int64_t count)
 {
     struct conv_archive_input *input = ((struct stream *)context)->input;
     uint64_t left = input->size - input->at, most = (uint64_t)count;
-    (void)archive;
     most = most < left ? most : left;
     return conv_archive_input_seek(input, input->at + most) ? (la_int64_t)most : 0;
 }
 
 // The same.
-static la_int64_t seek_bytes(struct archive *archive, void *context, la_int64_t offset, int whence)
+static la_int64_t seek_bytes(struct archive *, void *context, la_int64_t offset, int whence)
 {
     struct conv_archive_input *input = ((struct stream *)context)->input;
     int64_t from = whence == SEEK_SET ? 0 : (int64_t)(whence == SEEK_CUR ? input->at : input->size);
     int64_t at;
-    (void)archive;
     if (__builtin_add_overflow(from, offset, &at) || at < 0 ||
         !conv_archive_input_seek(input, (uint64_t)at))
         return ARCHIVE_FAILED;
@@ -508,9 +506,8 @@ enum conv_status conv_libarchive_read(struct conv_archive_reader **out,
 #else
 
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
-                                      struct conv_archive_input *input, struct conv_err *err)
+                                      struct conv_archive_input *, struct conv_err *err)
 {
-    (void)input;
     *reader = NULL;
     return conv_err_set(
         err, CONV_ERR_UNSUPPORTED,

@@ -59,7 +59,7 @@ static bool claim_number(struct conv_file_sink *sink, struct conv_item *item)
 
 // Outputs next to their inputs have whole paths as names, which are absolute or relative.
 static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
-                              enum conv_sink_claim *result, struct conv_err *err)
+                              enum conv_sink_claim *, struct conv_err *err)
 {
     struct conv_file_sink *sink = (struct conv_file_sink *)base;
     const struct conv_sink_config *config = &sink->config;
@@ -71,7 +71,6 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
                                       : conv_item_target(item),
         .owner = config->returns ? item->name : NULL,
     };
-    (void)result;
     if (config->kind != CONV_SINK_FOLDER || !config->may_coincide)
         return CONV_OK;
     enum conv_status status = conv_output_names_claim(&sink->names, &place, NULL, err);
@@ -271,10 +270,9 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
     return status;
 }
 
-static enum conv_status finish(struct conv_sink *base, struct conv_err *err)
+static enum conv_status finish(struct conv_sink *base, struct conv_err *)
 {
     struct conv_file_sink *sink = (struct conv_file_sink *)base;
-    (void)err;
     conv_output_names_close(&sink->names);
     free(sink->temporaries);
     free(sink);

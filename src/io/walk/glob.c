@@ -78,10 +78,9 @@ static bool expand(const char *glob, alternative_fn each, void *user)
     return true;
 }
 
-static bool count_alternative(void *user, const char *glob)
+static bool count_alternative(void *user, const char *)
 {
     int *count = user;
-    (void)glob;
     return ++*count <= MOST_ALTERNATIVES;
 }
 

@@ -68,10 +68,8 @@ static void filter_part(struct conv_encoder *encoder, void *context, int i)
     }
 }
 
-static bool prepare_nothing(struct conv_encoder *encoder, void *context)
+static bool prepare_nothing(struct conv_encoder *, void *)
 {
-    (void)encoder;
-    (void)context;
     return true;
 }
 
