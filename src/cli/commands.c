@@ -12,6 +12,7 @@
 #include "cli/signals.h"
 #include "conv.h"
 #include "image/format.h"
+#include "io/files/paths.h"
 #include "report/json.h"
 #include "report/report.h"
 
@@ -335,19 +336,11 @@ static int help_main(const struct conv_options *options)
 // which.
 static bool is_input(const char *path, const char **kind)
 {
-    struct stat info;
     uint8_t head[32];
-    size_t got = 0;
-    bool exists = stat(path, &info) == 0;
-    *kind = exists && S_ISDIR(info.st_mode) ? "a folder" : "an image";
-    if (exists && S_ISDIR(info.st_mode))
-        return true;
-    FILE *file = exists && S_ISREG(info.st_mode) ? fopen(path, "re") : NULL;
-    if (file) {
-        got = fread(head, 1, sizeof head, file);
-        fclose(file);
-    }
-    return conv_format_of_bytes(head, got) || conv_format_of_name(path);
+    bool is_folder = conv_paths_is_folder(path);
+    *kind = is_folder ? "a folder" : "an image";
+    return is_folder || conv_format_of_bytes(head, conv_paths_head(path, head, sizeof head)) ||
+           conv_format_of_name(path);
 }
 
 // A common mistake: conv photo.png out.png.

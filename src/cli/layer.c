@@ -22,17 +22,10 @@ static bool ends_in(const char *text, const char *end)
 // is a tensor.
 static bool is_tensor(const char *path)
 {
-    struct stat info;
-    char head[6] = "";
-    if (conv_paths_is_standard(path))
-        return true;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        return ends_in(path, ".npy");
-    FILE *file = fopen(path, "re");
-    size_t got = file ? fread(head, 1, sizeof head, file) : 0;
-    if (file)
-        fclose(file);
-    return got == sizeof head ? memcmp(head, "\x93NUMPY", sizeof head) == 0 : ends_in(path, ".npy");
+    char head[6];
+    return conv_paths_is_standard(path) || (conv_paths_head(path, head, sizeof head) == sizeof head
+                                                ? memcmp(head, "\x93NUMPY", sizeof head) == 0
+                                                : ends_in(path, ".npy"));
 }
 
 static enum conv_status check_operands(const struct conv_options *options,

@@ -175,17 +175,9 @@ static enum conv_status check_path(const char *option, const char *path, struct 
     uint8_t head[CONV_FORMATS_HEAD];
     const struct conv_format *format;
     struct conv_err other;
-    struct stat info;
-    bool regular =
-        stat(path, &info) == 0 && S_ISREG(info.st_mode); // reading a pipe would consume it
-    FILE *old = regular ? fopen(path, "re") : NULL;
-    if (old) {
-        size_t got = fread(head, 1, sizeof head, old);
-        fclose(old);
-        if (got == sizeof head && !conv_formats_check(&format, head, got, true, &other))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option,
-                                path);
-    }
+    if (conv_paths_head(path, head, sizeof head) == sizeof head &&
+        !conv_formats_check(&format, head, sizeof head, true, &other))
+        return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option, path);
     if (strcmp(path, "-") == 0)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--%s takes a file; only --json is for standard output", option);

@@ -326,3 +326,14 @@ bool conv_paths_is_readable(int fd)
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     return poll(&wait, 1, 0) != 0; // read() gives the reason of an error
 }
+
+size_t conv_paths_head(const char *path, void *head, size_t size)
+{
+    struct stat info;
+    bool regular = stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    FILE *file = regular ? fopen(path, "re") : NULL;
+    size_t got = file ? fread(head, 1, size, file) : 0;
+    if (file)
+        fclose(file);
+    return got;
+}

@@ -101,4 +101,8 @@ enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err);
 // The same for the folder of the file `path`.
 enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err);
 
+// Reads up to `size` first bytes of a regular file; returns how many. 0: it is none, or cannot be
+// read. A pipe is not opened: reading would consume it.
+size_t conv_paths_head(const char *path, void *head, size_t size);
+
 #endif
