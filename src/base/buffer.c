@@ -47,6 +47,17 @@ void conv_buffer_free(struct conv_buffer *buffer)
     *buffer = (struct conv_buffer){0};
 }
 
+#define LEAST_ELEMENTS 16
+
+void *conv_array_grow(void *array, size_t count, size_t each)
+{
+    bool is_full = count == 0 || (count >= LEAST_ELEMENTS && (count & (count - 1)) == 0);
+    size_t room = count == 0 ? LEAST_ELEMENTS : 2 * count, bytes;
+    if (!is_full)
+        return array;
+    return __builtin_mul_overflow(room, each, &bytes) ? NULL : realloc(array, bytes);
+}
+
 #define HUGE_PAGE ((size_t)2 << 20)
 #define LEAST (4 * HUGE_PAGE) // bytes: below it there is little to gain
 

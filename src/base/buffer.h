@@ -26,6 +26,11 @@ void conv_buffer_trim(struct conv_buffer *buffer, size_t keep);
 
 void conv_buffer_free(struct conv_buffer *buffer); // also resets it to {0}
 
+// An array of malloc that grows by one element at a time: room for another one after the first
+// `count`, which may have left it in any number. Returns the array, which may have moved; NULL: no
+// memory, and it is as it was. At a power of two an array is full, and is doubled.
+void *conv_array_grow(void *array, size_t count, size_t each);
+
 // Asks for large pages for a block that has not been used yet. Any size; small blocks and systems
 // without large pages ignore it. Only pages that lie wholly in the block are affected.
 void conv_huge_use(void *data, size_t size);

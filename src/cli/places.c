@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "io/walk/operands.h"
@@ -151,20 +152,17 @@ static bool find_range(struct range *range, const char *name)
 // Takes over `name`; NULL: there was no memory for it.
 static enum conv_status add(struct conv_operand_ranges *ranges, char *name, struct conv_err *err)
 {
-    char **names = ranges->names;
+    char **names = conv_array_grow(ranges->names, (size_t)ranges->count, sizeof *names);
+    ranges->names = names ? names : ranges->names;
     if (name && ranges->count == MOST_INPUTS) {
         free(name);
         return conv_err_set(err, CONV_ERR_USAGE, "the ranges name more than %d inputs",
                             MOST_INPUTS);
     }
-    // At a power of two the array is full and is doubled.
-    if (name && (ranges->count & (ranges->count - 1)) == 0)
-        names = realloc(names, (ranges->count ? 2 * (size_t)ranges->count : 1) * sizeof *names);
     if (!name || !names) {
         free(name);
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of inputs");
     }
-    ranges->names = names;
     ranges->names[ranges->count++] = name;
     return CONV_OK;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buffer.h"
 #include "base/digest.h"
 #include "base/features.h"
 #include "report/json.h"
@@ -42,7 +43,7 @@ struct report {
 
 struct conv_merge {
     struct report *reports;
-    int count, capacity;
+    int count;
     int shards;                    // 0: none so far
     struct report **last;          // the last report of each shard; NULL: none
     bool *finished;                // shards of which any run came to its end
@@ -306,14 +307,10 @@ enum conv_status conv_merge_add(struct conv_merge *merge, const char *path, stru
 {
     struct report report = {.path = path, .shard = -1};
     FILE *file = NULL;
-    if (merge->count == merge->capacity) {
-        int capacity = merge->capacity ? 2 * merge->capacity : 64;
-        struct report *reports = realloc(merge->reports, (size_t)capacity * sizeof *reports);
-        if (!reports)
-            return no_memory(err);
-        merge->reports = reports;
-        merge->capacity = capacity;
-    }
+    struct report *reports = conv_array_grow(merge->reports, (size_t)merge->count, sizeof *reports);
+    if (!reports)
+        return no_memory(err);
+    merge->reports = reports;
     enum conv_status status = open_report(merge, &report, &file, err);
     if (!status)
         status = read_lines(merge, &report, file, err);

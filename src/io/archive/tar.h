@@ -67,7 +67,7 @@ struct conv_tar_part {
 // Starts as {0}.
 struct conv_tar_sparse {
     struct conv_tar_part *parts; // malloc'ed
-    size_t count, capacity;
+    size_t count;
     uint64_t size;      // of the file with its holes
     bool is_at_content; // the map comes before the first part (PAX format 1.0)
     bool has_offset;    // of a part whose size is still to come (PAX format 0.0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "io/archive/tar.h"
 
 // --- sparse files --------------------------------------------------------------------------------
@@ -31,14 +32,10 @@ static enum conv_status add_part(struct conv_tar_sparse *sparse, uint64_t at, ui
     if (sparse->count == CONV_TAR_MOST_PARTS)
         return conv_err_set(err, CONV_ERR_LIMIT, "a sparse file of more than %zu parts is not read",
                             CONV_TAR_MOST_PARTS);
-    if (sparse->count == sparse->capacity) {
-        size_t capacity = sparse->capacity ? 2 * sparse->capacity : 16;
-        struct conv_tar_part *parts = realloc(sparse->parts, capacity * sizeof *parts);
-        if (!parts)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the map of a sparse file");
-        sparse->parts = parts;
-        sparse->capacity = capacity;
-    }
+    struct conv_tar_part *parts = conv_array_grow(sparse->parts, sparse->count, sizeof *parts);
+    if (!parts)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the map of a sparse file");
+    sparse->parts = parts;
     sparse->parts[sparse->count++] = (struct conv_tar_part){at, size};
     return CONV_OK;
 }

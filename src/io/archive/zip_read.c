@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "base/buffer.h"
 #include "io/archive/archive_input.h"
 #include "io/archive/unpack.h"
 #include "io/archive/zip.h"
@@ -21,7 +22,7 @@ struct spans {
     struct span {
         uint64_t start, end;
     } * spans; // malloc'ed, in ascending order
-    size_t count, capacity;
+    size_t count;
 };
 
 // The index of the first span that ends after `at`.
@@ -51,14 +52,10 @@ static enum conv_status add_span(struct spans *spans, uint64_t start, uint64_t e
         return CONV_OK;
     bool joins_next = i < spans->count && spans->spans[i].start == end;
     bool joins_last = i > 0 && spans->spans[i - 1].end == start;
-    if (!joins_next && !joins_last && spans->count == spans->capacity) {
-        size_t capacity = spans->capacity ? 2 * spans->capacity : 16;
-        struct span *more = realloc(spans->spans, capacity * sizeof *more);
-        if (!more)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of members");
-        spans->spans = more;
-        spans->capacity = capacity;
-    }
+    struct span *more = conv_array_grow(spans->spans, spans->count, sizeof *more);
+    if (!more)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of members");
+    spans->spans = more;
     struct span *next = spans->spans + i;
     if (joins_last && joins_next) {
         next[-1].end = next->end;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/digest.h"
 
 // --- balance -------------------------------------------------------------------------------------
@@ -46,6 +47,11 @@ struct balance {
     int *heap;                 // shards, the one of the least load first
     const struct image **pool; // images without a shard
 };
+
+static enum conv_status no_memory(size_t images, struct conv_err *err)
+{
+    return conv_err_set(err, CONV_ERR_MEMORY, "no memory to divide %zu images into shards", images);
+}
 
 static int compare_sizes(const void *a, const void *b)
 {
@@ -214,9 +220,7 @@ static enum conv_status balance_images(const struct image *images, size_t image_
     free(balance.pool);
     free(balance.heap);
     free(balance.loads);
-    return complete ? CONV_OK
-                    : conv_err_set(err, CONV_ERR_MEMORY,
-                                   "no memory to divide %zu images into shards", image_count);
+    return complete ? CONV_OK : no_memory(image_count, err);
 }
 
 // --- plans ---------------------------------------------------------------------------------------
@@ -224,7 +228,7 @@ static enum conv_status balance_images(const struct image *images, size_t image_
 struct conv_shard_plan {
     struct conv_shard shard;
     struct image *images;
-    size_t count, capacity;
+    size_t count;
     uint64_t added;
     struct conv_digest listing;          // sum of the digests of names and sizes
     struct conv_digest_set gained, lost; // images of this shard, and of others, against their names
@@ -254,11 +258,6 @@ int conv_shard_home(const struct conv_digest *digest, int count)
     return (int)(digest->word[0] % (uint64_t)count);
 }
 
-static enum conv_status no_memory(size_t images, struct conv_err *err)
-{
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory to divide %zu images into shards", images);
-}
-
 enum conv_status conv_shard_plan_open(struct conv_shard_plan **out, const struct conv_shard *shard,
                                       struct conv_err *err)
 {
@@ -283,14 +282,10 @@ void conv_shard_plan_close(struct conv_shard_plan *plan)
 enum conv_status conv_shard_plan_add(struct conv_shard_plan *plan, const char *name, uint64_t bytes,
                                      struct conv_err *err)
 {
-    if (plan->count == plan->capacity) {
-        size_t capacity = plan->capacity ? 2 * plan->capacity : 256;
-        struct image *images = realloc(plan->images, capacity * sizeof *images);
-        if (!images)
-            return no_memory(capacity, err);
-        plan->images = images;
-        plan->capacity = capacity;
-    }
+    struct image *images = conv_array_grow(plan->images, plan->count, sizeof *images);
+    if (!images)
+        return no_memory(plan->count + 1, err);
+    plan->images = images;
     struct conv_digest digest = conv_shard_digest(name), sized = digest;
     conv_hash_add(&sized, &bytes, sizeof bytes);
     for (int i = 0; i < 2; i++)
@@ -353,7 +348,7 @@ enum conv_status conv_shard_plan_balance(struct conv_shard_plan *plan, struct co
     free(shards);
     free(plan->images);
     plan->images = NULL;
-    plan->count = plan->capacity = 0;
+    plan->count = 0;
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "io/walk/walk_internal.h"
 
 // One step that was read.
@@ -18,7 +19,7 @@ struct entry {
 
 struct conv_sorted {
     struct entry *entries;
-    size_t count, capacity, next;
+    size_t count, next;
 };
 
 static size_t size_of_name(const char *name, size_t target)
@@ -60,14 +61,10 @@ static enum conv_status add(struct conv_sorted *sorted, enum conv_source_step st
                             const struct conv_item *item, const struct conv_err *reason,
                             struct conv_err *err)
 {
-    if (sorted->count == sorted->capacity) {
-        size_t capacity = sorted->capacity ? 2 * sorted->capacity : 256;
-        struct entry *entries = realloc(sorted->entries, capacity * sizeof *entries);
-        if (!entries)
-            return no_memory(sorted, err);
-        sorted->entries = entries;
-        sorted->capacity = capacity;
-    }
+    struct entry *entries = conv_array_grow(sorted->entries, sorted->count, sizeof *entries);
+    if (!entries)
+        return no_memory(sorted, err);
+    sorted->entries = entries;
     bool is_bad = step == CONV_SOURCE_BAD;
     size_t size = size_of_name(item->name, item->target);
     struct entry entry = {

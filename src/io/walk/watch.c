@@ -45,13 +45,9 @@ static enum conv_status push(struct conv_watch_arrivals *arrivals,
 {
     if (!arrivals->last)
         arrivals->last = calloc(PLACES, sizeof *arrivals->last);
-    if (arrivals->last && arrivals->count == arrivals->capacity) {
-        size_t capacity = arrivals->capacity ? 2 * arrivals->capacity : 64;
-        void *heap = realloc(arrivals->heap, capacity * sizeof *arrivals->heap);
-        arrivals->heap = heap ? heap : arrivals->heap;
-        arrivals->capacity = heap ? capacity : arrivals->capacity;
-    }
-    if (!arrivals->last || arrivals->count == arrivals->capacity) {
+    void *heap = conv_array_grow(arrivals->heap, arrivals->count, sizeof *arrivals->heap);
+    arrivals->heap = heap ? heap : arrivals->heap;
+    if (!arrivals->last || !heap) {
         free(arrival->path);
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu arrivals",
                             arrivals->count + 1);
@@ -524,7 +520,7 @@ enum conv_status conv_watch_add(struct conv_watch *watch, const char *path, size
 {
     const struct conv_watch_listing folders_only = {0};
     struct conv_watch_root *roots =
-        realloc(watch->roots, (size_t)(watch->root_count + 1) * sizeof *roots);
+        conv_array_grow(watch->roots, (size_t)watch->root_count, sizeof *roots);
     if (!roots)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
     watch->roots = roots;

@@ -44,14 +44,11 @@ static enum conv_status store(struct conv_watch *watch, int wd, char *path, int 
     if (is_at(watch, place, wd)) {
         free(watch->folders[place].path);
     } else {
-        if (watch->folder_count == watch->folder_capacity) {
-            int capacity = watch->folder_capacity ? 2 * watch->folder_capacity : 16;
-            void *all = realloc(watch->folders, (size_t)capacity * sizeof *watch->folders);
-            if (!all)
-                return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d folders", capacity);
-            watch->folders = all;
-            watch->folder_capacity = capacity;
-        }
+        void *all =
+            conv_array_grow(watch->folders, (size_t)watch->folder_count, sizeof *watch->folders);
+        if (!all)
+            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for another folder");
+        watch->folders = all;
         memmove(watch->folders + place + 1, watch->folders + place,
                 (size_t)(watch->folder_count - place) * sizeof *watch->folders);
         watch->folder_count++;
@@ -183,7 +180,7 @@ static void list_folder(struct conv_watch *watch, const char *path, int root,
             !conv_paths_join(name, path, entry->d_name))
             continue;
         char *folder = take_entry(watch, name, root, listing);
-        char **more = folder ? realloc(*below, (*count + 1) * sizeof **below) : NULL;
+        char **more = folder ? conv_array_grow(*below, *count, sizeof **below) : NULL;
         if (more) {
             *below = more;
             more[(*count)++] = folder;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/buffer.h"
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/lock.h"
@@ -43,7 +44,7 @@ struct conv_watch_arrival {
 // {0} is empty.
 struct conv_watch_arrivals {
     struct conv_watch_arrival *heap; // that is due first: the first
-    size_t count, capacity;
+    size_t count;
     size_t fresh; // of them that were never postponed
     struct {
         uint64_t digest, number; // of the last event of a name; number 0: removed
@@ -88,7 +89,7 @@ struct conv_watch {
     const atomic_int *stop;
     int fd;                            // of inotify, non-blocking
     struct conv_watch_folder *folders; // by ascending wd
-    int folder_count, folder_capacity;
+    int folder_count;
     struct conv_watch_arrivals arrivals;
     struct conv_watch_root *roots;
     int root_count;
