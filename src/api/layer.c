@@ -42,8 +42,7 @@ static enum conv_status parse_name(int *index, const char *text, const char *con
             *index = i;
             return CONV_OK;
         }
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+        conv_text_add(all, sizeof all, ", ", "%s", names[i]);
     }
     return text ? conv_err_set(err, CONV_ERR_USAGE, "unknown %s '%.32s' (there are %s)", what, text,
                                all)

@@ -25,22 +25,31 @@ enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, con
     return status;
 }
 
+enum conv_status conv_err_advise(struct conv_err *err, enum conv_status status, enum conv_hint hint,
+                                 const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    set(err, status, fmt, args);
+    va_end(args);
+    return conv_err_hint(err, hint, 0, status);
+}
+
 enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
     set(err, CONV_ERR_IO, fmt, args);
     va_end(args);
-    size_t used = err ? strlen(err->text) : 0;
     if (err)
-        snprintf(err->text + used, sizeof err->text - used, ": %s", strerror(errnum));
+        conv_text_add(err->text, sizeof err->text, ": ", "%s", strerror(errnum));
     return CONV_ERR_IO;
 }
 
 enum conv_status conv_err_workers(struct conv_err *err, int workers)
 {
-    conv_err_set(err, CONV_ERR_MEMORY, "no memory for the worker threads (%d)", workers);
-    return conv_err_hint(err, CONV_HINT_FEWER_WORKERS, 0, CONV_ERR_MEMORY);
+    return conv_err_advise(err, CONV_ERR_MEMORY, CONV_HINT_FEWER_WORKERS,
+                           "no memory for the worker threads (%d)", workers);
 }
 
 // EAGAIN stands for a limit of the number of threads, and hardly says so: "Resource temporarily
@@ -63,6 +72,17 @@ enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64
         err->value = value;
     }
     return status;
+}
+
+void conv_text_add(char *text, size_t size, const char *separator, const char *fmt, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, fmt);
+    if (used > 0)
+        used += strlen(strncat(text + used, separator, size - 1 - used));
+    vsnprintf(text + used, size - used, fmt, args);
+    va_end(args);
 }
 
 // --- did you mean --------------------------------------------------------------------------------

@@ -72,6 +72,10 @@ struct conv_err {
 enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+// The same with a hint.
+enum conv_status conv_err_advise(struct conv_err *err, enum conv_status status, enum conv_hint hint,
+                                 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 // As conv_err_set with CONV_ERR_IO, the text followed by ": " and strerror(errnum).
 enum conv_status conv_err_errno(struct conv_err *err, int errnum, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -86,6 +90,12 @@ enum conv_status conv_err_thread(struct conv_err *err, int errnum);
 // functions above.
 enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,
                                enum conv_status status);
+
+// --- lists in texts ------------------------------------------------------------------------------
+
+// Appends to a text of at most size - 1 bytes; `separator` comes first unless the text is empty.
+void conv_text_add(char *text, size_t size, const char *separator, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 // --- did you mean --------------------------------------------------------------------------------
 

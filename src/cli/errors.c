@@ -69,19 +69,14 @@ static void print_size(char *text, size_t size, uint64_t bytes)
 // Appends `words` with the value in its place.
 static void append(char *text, size_t size, const char *words, uint64_t value)
 {
-    size_t used = strlen(text);
     const char *place = strchr(words, '{');
     char number[24] = "";
-    if (!place) {
-        snprintf(text + used, size - used, "%s", words);
-        return;
-    }
-    if (strncmp(place, "{SIZE}", 6) == 0)
+    if (place && strncmp(place, "{SIZE}", 6) == 0)
         print_size(number, sizeof number, value);
     else
         snprintf(number, sizeof number, "%" PRIu64, value);
-    snprintf(text + used, size - used, "%.*s%s%s", (int)(place - words), words, number,
-             strchr(place, '}') + 1);
+    conv_text_add(text, size, "", "%.*s%s%s", (int)strcspn(words, "{"), words, place ? number : "",
+                  place ? strchr(place, '}') + 1 : "");
 }
 
 char *conv_errors_explain(char *text, size_t size, const struct conv_err *err)
@@ -90,8 +85,7 @@ char *conv_errors_explain(char *text, size_t size, const struct conv_err *err)
     const struct words *words = err->hint ? &table[err->hint] : &none;
     text[0] = '\0';
     append(text, size, words->before, err->value);
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s", err->text);
+    conv_text_add(text, size, "", "%s", err->text);
     append(text, size, words->after, err->value);
     return text;
 }

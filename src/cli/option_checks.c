@@ -206,15 +206,11 @@ static enum conv_status check_output_type(const struct conv_options *options, st
 
 static enum conv_status parse_to(struct conv_options *options, struct conv_err *err)
 {
-    char what[80], known[80];
-    size_t length = 0;
+    char what[80], known[80] = "";
     options->outputs.to = conv_formats_of_extension(options->outputs.to_text);
-    for (int i = 0; i < conv_format_count && length < sizeof known; i++)
-        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s",
-                                   i == 0                       ? ""
-                                   : i == conv_format_count - 1 ? " or "
-                                                                : ", ",
-                                   conv_formats[i]->extension + 1);
+    for (int i = 0; i < conv_format_count; i++)
+        conv_text_add(known, sizeof known, i == conv_format_count - 1 ? " or " : ", ", "%s",
+                      conv_formats[i]->extension + 1);
     if (!options->outputs.to)
         return conv_err_set(err, CONV_ERR_USAGE, "--to takes %s, not '%.64s'", known,
                             options->outputs.to_text);

@@ -52,8 +52,7 @@ static enum conv_status parse_choice(int *value, const struct conv_option *row, 
             *value = (int)count;
             return CONV_OK;
         }
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", count ? ", " : "", row->choices[count]);
+        conv_text_add(all, sizeof all, ", ", "%s", row->choices[count]);
     }
     const char *near = conv_suggest_nearest(text, row->choices, sizeof row->choices[0], count);
     if (near)
@@ -223,10 +222,9 @@ static enum conv_status refuse_foreign(const struct syntax *syntax, const struct
                             here);
     for (size_t i = 0; i < conv_command_count; i++) {
         enum conv_command command = conv_command_table[i].command;
-        size_t used = strlen(others);
         if (row->commands & 1u << command)
-            snprintf(others + used, sizeof others - used, "%s%s", used ? ", " : "",
-                     conv_command_name(name, sizeof name, command));
+            conv_text_add(others, sizeof others, ", ", "%s",
+                          conv_command_name(name, sizeof name, command));
     }
     return conv_err_set(err, CONV_ERR_USAGE, "--%s is not an option of %s, but of %s", row->name,
                         here, others);

@@ -287,10 +287,8 @@ static void describe_shares(struct conv_run_report *report)
     double share;
     if (!conv_figures_device(&report->config, &report->totals, 1, name, &share))
         return;
-    for (int i = 0; conv_figures_device(&report->config, &report->totals, i, name, &share); i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s %.0f %%", i ? ", " : "", name, 100 * share);
-    }
+    for (int i = 0; conv_figures_device(&report->config, &report->totals, i, name, &share); i++)
+        conv_text_add(text, sizeof text, ", ", "%s %.0f %%", name, 100 * share);
     conv_page_fact(&report->page, "shares", "%s", text);
 }
 

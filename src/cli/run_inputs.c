@@ -427,10 +427,8 @@ static void report_passed(const struct conv_walk *walk, struct conv_report *repo
         .images = count.images,
         .folders = count.folders,
     };
-    size_t used = 0, room = sizeof passed.formats;
-    for (int i = 0; i < count.format_count && used < room; i++)
-        used += (size_t)snprintf(passed.formats + used, room - used, "%s%s", i ? ", " : "",
-                                 count.formats[i]);
+    for (int i = 0; i < count.format_count; i++)
+        conv_text_add(passed.formats, sizeof passed.formats, ", ", "%s", count.formats[i]);
     conv_report_passed(report, &passed);
 }
 

@@ -167,11 +167,9 @@ static void say_skipped(const struct verify *verify)
         bool said = first->filter || !first->context;
         for (const struct kernel *k = kernels; k < first; k++)
             said = said || strcmp(k->reason, first->reason) == 0;
-        for (const struct kernel *k = first; k < end && !said; k++) {
-            size_t used = strlen(names);
+        for (const struct kernel *k = first; k < end && !said; k++)
             if (strcmp(k->reason, first->reason) == 0)
-                snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", k->name);
-        }
+                conv_text_add(names, sizeof names, ", ", "%s", k->name);
         if (!said)
             conv_report_say("%s skipped: %s", names, first->reason);
     }

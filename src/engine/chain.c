@@ -30,8 +30,7 @@ static enum conv_status no_variant(const char *name, enum conv_place place, stru
         if (strcmp(variants[i]->name, name) == 0)
             return conv_err_set(err, CONV_ERR_USAGE,
                                 "kernel '%s' cannot run this filter on this %s", name, device);
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", variants[i]->name);
+        conv_text_add(all, sizeof all, ", ", "%s", variants[i]->name);
         names[count++] = variants[i]->name;
     }
     const char *near = conv_suggest_nearest(name, names, sizeof names[0], count);

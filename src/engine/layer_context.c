@@ -44,24 +44,21 @@ static enum conv_status check_name(const char *name, enum conv_place place, stru
             continue;
         if (strcmp(variants[i]->name, name) == 0)
             return CONV_OK;
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", variants[i]->name);
+        conv_text_add(all, sizeof all, ", ", "%s", variants[i]->name);
         names[count++] = variants[i]->name;
     }
     const struct conv_layer_variant *library = conv_engine_devices[place]->tensors->library;
     if (library && strcmp(library->name, name) == 0)
         return CONV_OK;
     if (library) {
-        size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, ", %s", library->name);
+        conv_text_add(all, sizeof all, ", ", "%s", library->name);
         names[count++] = library->name;
     }
     const char *near = conv_suggest_nearest(name, names, sizeof names[0], count);
-    return conv_err_hint(err, CONV_HINT_VARIANT, 0,
-                         conv_err_set(err, CONV_ERR_USAGE,
-                                      "%s: no layer kernel of the %s%s%s%s (there are %s)", name,
-                                      device_word(place), near ? "; did you mean '" : "",
-                                      near ? near : "", near ? "'?" : "", all));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
+                           "%s: no layer kernel of the %s%s%s%s (there are %s)", name,
+                           device_word(place), near ? "; did you mean '" : "", near ? near : "",
+                           near ? "'?" : "", all);
 }
 
 static enum conv_status no_variant(const struct conv_layer_context *context, struct conv_err *err)
@@ -69,10 +66,9 @@ static enum conv_status no_variant(const struct conv_layer_context *context, str
     const char *device = device_word(context->ops->place);
     if (!context->variant)
         return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can do this layer", device);
-    return conv_err_hint(err, CONV_HINT_VARIANT, 0,
-                         conv_err_set(err, CONV_ERR_USAGE,
-                                      "%s: cannot do this layer at this precision on this %s",
-                                      context->variant, device));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
+                           "%s: cannot do this layer at this precision on this %s",
+                           context->variant, device);
 }
 
 // --- plans ---------------------------------------------------------------------------------------
@@ -202,9 +198,8 @@ static enum conv_status fill_prepared(struct conv_layer_context *context,
     }
     status = tensors->library_open(context->device, prepared, forced, &reason);
     if (status == CONV_ERR_UNSUPPORTED && forced)
-        return conv_err_hint(
-            err, CONV_HINT_VARIANT, 0,
-            conv_err_set(err, CONV_ERR_USAGE, "%s: %s", context->variant, reason.text));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT, "%s: %s", context->variant,
+                               reason.text);
     if (status == CONV_ERR_UNSUPPORTED) {
         snprintf(prepared->note, sizeof prepared->note, "%.199s", reason.text);
         return CONV_OK;
@@ -452,11 +447,10 @@ enum conv_status conv_layer_context_parse_padding(struct conv_layer *layer, cons
         at = parse_axis_pads(&layer->pad_left, &layer->pad_right, at + 1);
     if (at && !*at)
         return CONV_OK;
-    return conv_err_hint(err, CONV_HINT_PADDING, 0,
-                         conv_err_set(err, CONV_ERR_USAGE,
-                                      "takes valid, same, same_upper, same_lower or numbers from 0 "
-                                      "to %d (1, 1x2, 0:1x2:3), not '%.32s'",
-                                      MOST_PADDING, text));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_PADDING,
+                           "takes valid, same, same_upper, same_lower or numbers from 0 to %d (1, "
+                           "1x2, 0:1x2:3), not '%.32s'",
+                           MOST_PADDING, text);
 }
 
 enum conv_status conv_layer_context_parse_border(struct conv_layer *layer, const char *text,

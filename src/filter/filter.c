@@ -207,9 +207,8 @@ enum conv_status conv_filter_parse_border(enum conv_border *border, float *value
         const char *digits = text + sizeof prefix - 1;
         double number;
         if (conv_number_parse(&number, 1e30, digits, strlen(digits), NULL))
-            return conv_err_hint(
-                err, CONV_HINT_BORDER_CONSTANT, 0,
-                conv_err_set(err, CONV_ERR_USAGE, "takes a number, not '%.32s'", digits));
+            return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_BORDER_CONSTANT,
+                                   "takes a number, not '%.32s'", digits);
         *border = CONV_BORDER_CONSTANT;
         *value = (float)number;
         return CONV_OK;

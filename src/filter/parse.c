@@ -133,9 +133,8 @@ fail_at(const struct scanner *scanner, const char *where, const char *fmt, ...)
     size_t column = (size_t)(where - scanner->line_begin) + 1;
     const char *source = scanner->source;
     if (!source)
-        return conv_err_hint(
-            scanner->err, CONV_HINT_KERNEL_AT, 0,
-            conv_err_set(scanner->err, CONV_ERR_USAGE, "character %zu: %s", column, reason));
+        return conv_err_advise(scanner->err, CONV_ERR_USAGE, CONV_HINT_KERNEL_AT,
+                               "character %zu: %s", column, reason);
     return conv_err_set(scanner->err, CONV_ERR_FORMAT, "%s%s:%zu:%zu: %s", dots_of(source),
                         tail_of(source), scanner->line, column, reason);
 }
@@ -493,21 +492,18 @@ enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *
         return status;
 
     if (sized && count != parsed.width * parsed.height)
-        return conv_err_hint(err, CONV_HINT_KERNEL, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "%dx%d takes %d numbers; %d given",
-                                          parsed.width, parsed.height, parsed.width * parsed.height,
-                                          count));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
+                               "%dx%d takes %d numbers; %d given", parsed.width, parsed.height,
+                               parsed.width * parsed.height, count);
     if (!sized) {
         int side = 1;
         while (side < CONV_FILTER_MAX_SIDE && side * side < count)
             side += 2;
         if (side * side != count)
-            return conv_err_hint(
-                err, CONV_HINT_KERNEL, 0,
-                conv_err_set(err, CONV_ERR_USAGE,
-                             "9, 25, 49, ... numbers make a square kernel; %d given (write WxH: "
-                             "for others)",
-                             count));
+            return conv_err_advise(
+                err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
+                "9, 25, 49, ... numbers make a square kernel; %d given (write WxH: for others)",
+                count);
         parsed.width = parsed.height = side;
         double sum = conv_filter_sum(&parsed);
         parsed.scale = strchr(spec, ':') && sum != 0 ? sum : 1;

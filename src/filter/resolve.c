@@ -51,10 +51,8 @@ static enum conv_status refuse_name(const char *name, const struct conv_filter_f
         conv_suggest_all(near, MOST_OFFERED, name, &rows->name, sizeof *rows, (size_t)count);
     if (found == 0)
         found = conv_suggest_all(near, 1, name, &custom, sizeof custom, 1);
-    for (size_t i = 0; i < found; i++) {
-        size_t used = strlen(offered);
-        snprintf(offered + used, sizeof offered - used, "%s'%s'", i ? " or " : "", near[i]);
-    }
+    for (size_t i = 0; i < found; i++)
+        conv_text_add(offered, sizeof offered, " or ", "'%s'", near[i]);
     if (found)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "unknown filter '%.64s'; did you mean %s? (conv list shows all)", name,
@@ -148,9 +146,8 @@ static enum conv_status load_other(struct conv_filter *filter, const char *eleme
     if (conv_filter_is_parametric(element))
         return conv_filter_make_parametric(filter, element, err);
     if (!options->kernel)
-        return conv_err_hint(
-            err, CONV_HINT_DEFINE_KERNEL, 0,
-            conv_err_set(err, CONV_ERR_USAGE, "the filter 'custom' needs a kernel"));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_DEFINE_KERNEL,
+                               "the filter 'custom' needs a kernel");
     return conv_filter_parse_spec(filter, options->kernel, err);
 }
 
@@ -186,19 +183,17 @@ static enum conv_status apply_divisor(struct conv_filter *filter, const char *te
     struct conv_err reason;
     if (strcmp(text, "sum") == 0) {
         if (sums_to_zero(filter))
-            return conv_err_hint(err, CONV_HINT_DIVISOR_SUM, 0,
-                                 conv_err_set(err, CONV_ERR_USAGE,
-                                              "the coefficients of '%s' sum to 0", filter->name));
+            return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_DIVISOR_SUM,
+                                   "the coefficients of '%s' sum to 0", filter->name);
         filter->scale = conv_filter_sum(filter);
         return CONV_OK;
     }
     if (conv_number_parse(&filter->scale, CONV_FILTER_MAX_COEF, text, strlen(text), &reason) !=
         CONV_OK)
-        return conv_err_hint(err, CONV_HINT_DIVISOR, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "%s (or write sum)", reason.text));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_DIVISOR, "%s (or write sum)",
+                               reason.text);
     if (filter->scale == 0)
-        return conv_err_hint(err, CONV_HINT_DIVISOR, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "the divisor must not be 0"));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_DIVISOR, "the divisor must not be 0");
     return CONV_OK;
 }
 
@@ -221,8 +216,7 @@ static enum conv_status apply_options(struct conv_filter *filter,
     }
     if (options->bias && conv_number_parse(&filter->offset, CONV_FILTER_MAX_OFFSET, options->bias,
                                            strlen(options->bias), &reason) != CONV_OK)
-        return conv_err_hint(err, CONV_HINT_BIAS, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "%s", reason.text));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_BIAS, "%s", reason.text);
     if (conv_filter_check(filter, &reason) != CONV_OK)
         return conv_err_set(err, CONV_ERR_USAGE, "filter '%s': %s", filter->name, reason.text);
     return CONV_OK;
@@ -263,11 +257,8 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
             break;
     }
     if (options->kernel && !custom)
-        return conv_err_hint(err, CONV_HINT_KERNEL, 0,
-                             conv_err_set(err, CONV_ERR_USAGE,
-                                          "it defines the filter 'custom', which '%.64s' does not "
-                                          "use",
-                                          text));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
+                               "it defines the filter 'custom', which '%.64s' does not use", text);
     *count = used;
     return CONV_OK;
 }

@@ -129,8 +129,7 @@ void conv_watched_end(struct conv_watched *watched, bool again);
 // An item that is a link cannot be replaced.
 static inline enum conv_status conv_source_refuse_link(struct conv_err *err)
 {
-    return conv_err_hint(err, CONV_HINT_NO_LINKS, 0,
-                         conv_err_set(err, CONV_ERR_USAGE, "is a symbolic link"));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_NO_LINKS, "is a symbolic link");
 }
 
 // True if the item can be read again with the same result, judging by its kind: a pipe cannot.

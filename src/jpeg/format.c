@@ -152,9 +152,8 @@ static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_
         for (int x = 0; x < src->width; x++)
             least &= alpha->data[y * alpha->stride + x];
         if (least != 255)
-            return conv_err_hint(
-                err, CONV_HINT_OTHER_FORMAT, 0,
-                conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG cannot hold its transparent pixels"));
+            return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_OTHER_FORMAT,
+                                   "JPEG cannot hold its transparent pixels");
     }
     return CONV_OK;
 }

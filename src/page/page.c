@@ -96,9 +96,8 @@ static void describe_kernels(struct conv_page *page, const struct conv_page_sett
     char kernels[480] = "";
     for (int i = 0; i < setting->filter_count; i++) {
         const char *name = ops->variant(backend, i, 8);
-        size_t used = strlen(kernels);
-        if (i == 0 || !strstr(kernels, name))
-            snprintf(kernels + used, sizeof kernels - used, "%s%s", i ? ", " : "", name);
+        if (!strstr(kernels, name))
+            conv_text_add(kernels, sizeof kernels, ", ", "%s", name);
     }
     conv_page_fact(page, "kernel at 8 bits", "%s", kernels);
 }

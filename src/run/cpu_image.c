@@ -54,11 +54,9 @@ static enum conv_status check_whole(struct conv_scheduler *s, struct conv_job *j
     struct conv_slot *slot;
     size_t most = memory->run - memory->run / 16; // other workers keep the rest
     if (memory->refuses_beyond && peak > most)
-        return conv_err_hint(
-            &job->err, CONV_HINT_MEM_LIMIT_TRY, 0,
-            conv_err_set(&job->err, CONV_ERR_LIMIT,
-                         "the image may need %zu MiB of memory, but only %zu MiB are left",
-                         (peak >> 20) + 1, most >> 20));
+        return conv_err_advise(&job->err, CONV_ERR_LIMIT, CONV_HINT_MEM_LIMIT_TRY,
+                               "the image may need %zu MiB of memory, but only %zu MiB are left",
+                               (peak >> 20) + 1, most >> 20);
     return conv_pool_is_too_much(&s->pool, need)
                ? conv_pool_acquire(&s->pool, need, &slot, &job->err)
                : CONV_OK;
@@ -73,9 +71,8 @@ static enum conv_status plan_bands(struct conv_scheduler *s, const struct conv_w
     conv_bands_plan(&hold->bands, s, worker, job, most / 4 * 3);
     if (!hold->bands.refusal)
         return CONV_OK;
-    size_t used = strlen(job->err.text);
-    snprintf(job->err.text + used, sizeof job->err.text - used, "; not in bands of rows: %s",
-             hold->bands.refusal);
+    conv_text_add(job->err.text, sizeof job->err.text, "", "; not in bands of rows: %s",
+                  hold->bands.refusal);
     return CONV_ERR_LIMIT;
 }
 

@@ -318,12 +318,6 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job)
         conv_report_settle(s->report, held, CONV_REPORT_KEPT, NULL);
 }
 
-static void append(struct conv_err *err, const char *text)
-{
-    size_t used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, "%s", text);
-}
-
 // Copies the bytes of a member that could not be filtered into its archive, under its own name; by
 // any thread. False if that fails.
 static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
@@ -339,7 +333,7 @@ static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
         return false;
     }
     job->bytes_out = 0;
-    append(&job->err, "; copied as it is");
+    conv_text_add(job->err.text, sizeof job->err.text, "; ", "copied as it is");
     return true;
 }
 
@@ -349,7 +343,8 @@ static void leave_output(struct conv_scheduler *s, struct conv_job *job)
     bool has_failed = job->outcome == CONV_OUTCOME_FAILED;
     if (!job->is_written && !(has_failed && copy_failed(s, job)) &&
         conv_sink_drop(s->config->sink, &job->item) && has_failed)
-        append(&job->err, "; an earlier link to it is in the output");
+        conv_text_add(job->err.text, sizeof job->err.text, "; ",
+                      "an earlier link to it is in the output");
 }
 
 // Reports the jobs and ends them.

@@ -312,18 +312,16 @@ static enum conv_status check_floats(const struct conv_pipeline_config *config,
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
                             "float32 samples are not made integers");
     if (type == CONV_OUTPUT_SAME && format->most_depth < 32)
-        return conv_err_hint(&job->err, CONV_HINT_FLOAT_FORMAT, 0,
-                             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                                          "%s cannot hold float32 samples", format->name));
+        return conv_err_advise(&job->err, CONV_ERR_UNSUPPORTED, CONV_HINT_FLOAT_FORMAT,
+                               "%s cannot hold float32 samples", format->name);
     if (conv_blend_needs_original(blend) || blend->linear ||
         ((blend->gray || blend->luma) && shape->channels >= 3))
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
                             "float32 samples are filtered as they are: neither blended nor made "
                             "gray, luminance or linear");
     if (shape->alpha && config->alpha == CONV_ALPHA_PREMULTIPLY)
-        return conv_err_hint(&job->err, CONV_HINT_KEEP_ALPHA, 0,
-                             conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                                          "float32 samples are not multiplied by alpha"));
+        return conv_err_advise(&job->err, CONV_ERR_UNSUPPORTED, CONV_HINT_KEEP_ALPHA,
+                               "float32 samples are not multiplied by alpha");
     return CONV_OK;
 }
 

@@ -187,11 +187,9 @@ static enum conv_status refuse_name(const struct names *names, const char *word,
                                               : MOST_NEAR;
     if (names->count == 0)
         return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s', nor any other", word);
-    for (size_t i = 0; i < shown; i++) {
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s'%s'", i ? ", " : "",
-                 names->near_count ? names->near[i] : names->first[i]);
-    }
+    for (size_t i = 0; i < shown; i++)
+        conv_text_add(list, sizeof list, ", ", "'%s'",
+                      names->near_count ? names->near[i] : names->first[i]);
     if (names->near_count)
         return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s'; did you mean %s?", word,
                             list);

@@ -213,9 +213,8 @@ ssize_t conv_archive_input_look(struct conv_archive_input *input, const uint8_t 
 {
     size_t most = input->most ? input->most : LOOK_MOST;
     if (least > most) {
-        conv_err_hint(
-            err, CONV_HINT_MEM_LIMIT_FILE, 0,
-            conv_err_set(err, CONV_ERR_LIMIT, "the image is larger than the memory for it"));
+        conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MEM_LIMIT_FILE,
+                        "the image is larger than the memory for it");
         return -1;
     }
     return fill(input, (size_t)least, err) ? point(input, data, SIZE_MAX) : -1;

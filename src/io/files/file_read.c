@@ -40,9 +40,8 @@ static enum conv_status reserve(const struct conv_file_read *how, struct conv_fi
 
 static enum conv_status refuse_size(struct conv_err *err)
 {
-    return conv_err_hint(
-        err, CONV_HINT_MEM_LIMIT_FILE, 0,
-        conv_err_set(err, CONV_ERR_LIMIT, "the file is larger than the memory limit"));
+    return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MEM_LIMIT_FILE,
+                           "the file is larger than the memory limit");
 }
 
 // False if the run is to stop.
@@ -187,10 +186,9 @@ enum conv_status conv_image_reader_probe(const struct conv_format *format, const
         return status;
     const struct conv_image *shape = &header->shape;
     if ((uint64_t)shape->width * (uint64_t)shape->height > pixel_limit)
-        return conv_err_hint(err, CONV_HINT_MAX_PIXELS, 0,
-                             conv_err_set(err, CONV_ERR_LIMIT,
-                                          "%d x %d pixels are more than the limit of %" PRIu64,
-                                          shape->width, shape->height, pixel_limit));
+        return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MAX_PIXELS,
+                               "%d x %d pixels are more than the limit of %" PRIu64, shape->width,
+                               shape->height, pixel_limit);
     return format->check_size(data, size, header, err);
 }
 

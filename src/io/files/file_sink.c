@@ -117,9 +117,8 @@ static enum conv_status check(const struct conv_sink *sink, const struct conv_it
     const struct stat *out = &existing->info;
     bool same = item->ops->identify && out->st_dev == input->st_dev && out->st_ino == input->st_ino;
     if (same && S_ISREG(out->st_mode) && config->kind != CONV_SINK_IN_PLACE)
-        return conv_err_hint(
-            err, CONV_HINT_REPLACE_INSTEAD, 0,
-            conv_err_set(err, CONV_ERR_USAGE, "the output would overwrite the input"));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_REPLACE_INSTEAD,
+                               "the output would overwrite the input");
     for (int i = 0; i < config->own_file_count; i++)
         if (out->st_dev == config->own_files[i].device && out->st_ino == config->own_files[i].inode)
             return conv_err_set(err, CONV_ERR_USAGE,

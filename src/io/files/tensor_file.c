@@ -161,9 +161,8 @@ static enum conv_status reserve(struct conv_tensor *tensor, size_t most_bytes, s
 {
     uint64_t bytes;
     if (!conv_tensor_shape_bytes(&tensor->shape, sizeof(float), &bytes) || bytes > most_bytes)
-        return conv_err_hint(err, CONV_HINT_MEM_LIMIT_FILE, 0,
-                             conv_err_set(err, CONV_ERR_LIMIT, "the tensor is larger than %zu MiB",
-                                          most_bytes >> 20));
+        return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MEM_LIMIT_FILE,
+                               "the tensor is larger than %zu MiB", most_bytes >> 20);
     tensor->values = malloc(bytes ? (size_t)bytes : 1);
     return tensor->values
                ? CONV_OK

@@ -268,11 +268,10 @@ static void find_inputs(const struct conv_archive_operands *archives,
 
 static enum conv_status refuse_comparison(const char *what, struct conv_err *err)
 {
-    return conv_err_hint(err, CONV_HINT_EXISTING, 0,
-                         conv_err_set(err, CONV_ERR_USAGE,
-                                      "an archive is compared with its inputs by their sizes and "
-                                      "times; %s is not a file and has none",
-                                      what));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_EXISTING,
+                           "an archive is compared with its inputs by their sizes and times; %s is "
+                           "not a file and has none",
+                           what);
 }
 
 static enum conv_status check_file(const char *input, const struct stat *info, struct conv_err *err)

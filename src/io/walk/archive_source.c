@@ -102,10 +102,8 @@ static enum conv_status make_target(struct conv_archive_source *source, char tar
 
 static enum conv_status refuse_size(struct conv_err *err)
 {
-    return conv_err_hint(
-        err, CONV_HINT_MEM_LIMIT_FILE, 0,
-        conv_err_set(err, CONV_ERR_LIMIT,
-                     "the member is larger than the memory for members of a stream"));
+    return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MEM_LIMIT_FILE,
+                           "the member is larger than the memory for members of a stream");
 }
 
 // A content whose size is known at its end.

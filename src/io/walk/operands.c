@@ -52,9 +52,8 @@ static enum conv_status compare_neighbours(const struct operand *operands, int c
                           recursive || !operand->folder || !around[depth - 1]->folder))
             other = around[depth - 1];
         if (other)
-            return conv_err_hint(err, CONV_HINT_REPLACE_TWICE, 0,
-                                 conv_err_set(err, CONV_ERR_USAGE, "%s and %s overlap",
-                                              other->input, operand->input));
+            return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_REPLACE_TWICE,
+                                   "%s and %s overlap", other->input, operand->input);
         around[depth++] = operand;
     }
     return CONV_OK;
@@ -115,16 +114,13 @@ static enum conv_status check_pair(const char *input, const struct conv_operands
     const char *output = operands->output;
     switch (conv_paths_relation(input, output)) {
     case CONV_PATHS_SAME:
-        return conv_err_hint(
-            err, CONV_HINT_OTHER_FOLDER, 0,
-            conv_err_set(err, CONV_ERR_USAGE, "input and output are the same folder: %s", input));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_OTHER_FOLDER,
+                               "input and output are the same folder: %s", input);
     case CONV_PATHS_NESTED:
         if (operands->recursive &&
             (operands->input_count > 1 || !find_below(shape->below, input, output)))
-            return conv_err_hint(err, CONV_HINT_SUBFOLDERS, 0,
-                                 conv_err_set(err, CONV_ERR_USAGE,
-                                              "neither of %s and %s may lie inside the other",
-                                              input, output));
+            return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_SUBFOLDERS,
+                                   "neither of %s and %s may lie inside the other", input, output);
         break;
     case CONV_PATHS_APART:
         break;
@@ -164,10 +160,9 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
                                   sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
-            status = conv_err_hint(err, CONV_HINT_KEEP_FOLDERS, 0,
-                                   conv_err_set(err, CONV_ERR_USAGE,
-                                                "%s and %s would become the same output file",
-                                                sorted[i - 1], sorted[i]));
+            status = conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_KEEP_FOLDERS,
+                                     "%s and %s would become the same output file", sorted[i - 1],
+                                     sorted[i]);
     free(sorted);
     return status;
 }
@@ -179,15 +174,12 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
     if (!input[0])
         return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
     if (operands->files_from && !is_folder)
-        return conv_err_hint(
-            err, CONV_HINT_LIST_INPUTS, 0,
-            conv_err_set(err, CONV_ERR_USAGE,
-                         "the input must be the folder that the names are in; %s is not a folder",
-                         input));
+        return conv_err_advise(
+            err, CONV_ERR_USAGE, CONV_HINT_LIST_INPUTS,
+            "the input must be the folder that the names are in; %s is not a folder", input);
     if (operands->in_place && conv_paths_is_standard(input))
-        return conv_err_hint(
-            err, CONV_HINT_REPLACE, 0,
-            conv_err_set(err, CONV_ERR_USAGE, "standard input cannot be replaced"));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_REPLACE,
+                               "standard input cannot be replaced");
     if (operands->beside && conv_paths_is_standard(input))
         return conv_err_set(err, CONV_ERR_USAGE,
                             "standard input has no folder to write the result to");
@@ -212,14 +204,13 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
             return status;
     }
     if (operands->in_place && any_archive)
-        return conv_err_hint(err, CONV_HINT_REPLACE, 0,
-                             conv_err_set(err, CONV_ERR_USAGE, "archives cannot be replaced"));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_REPLACE,
+                               "archives cannot be replaced");
     if (operands->files_from && shape->several)
-        return conv_err_hint(
-            err, CONV_HINT_LIST_INPUTS, 0,
-            conv_err_set(err, CONV_ERR_USAGE,
-                         "only one input is possible, the folder that the names are in; %d given",
-                         operands->input_count));
+        return conv_err_advise(
+            err, CONV_ERR_USAGE, CONV_HINT_LIST_INPUTS,
+            "only one input is possible, the folder that the names are in; %d given",
+            operands->input_count);
     if (!operands->in_place && !operands->beside)
         return CONV_OK;
     enum conv_status status =
@@ -246,10 +237,8 @@ static enum conv_status check_output_name(const struct conv_operands *operands, 
                             "%.*s.npy",
                             output, format, stem, output);
     if (!operands->npy && ends_in_npy(output))
-        return conv_err_hint(err, CONV_HINT_FLOATS, 0,
-                             conv_err_set(err, CONV_ERR_USAGE,
-                                          "the output %s: .npy files are for float32 results",
-                                          output));
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_FLOATS,
+                               "the output %s: .npy files are for float32 results", output);
     if (format && !written)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "conv writes %s only; the name %s means %s: use %.*s.png",
@@ -275,9 +264,8 @@ static enum conv_status check_files(const struct conv_operands *operands, bool i
         if (conv_paths_join(path, is_folder ? operands->output : "",
                             is_folder ? conv_paths_base(input) : operands->output) &&
             stat(path, &out) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return conv_err_hint(err, CONV_HINT_REPLACE_INSTEAD, 0,
-                                 conv_err_set(err, CONV_ERR_USAGE,
-                                              "%s: the output would overwrite the input", input));
+            return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_REPLACE_INSTEAD,
+                                   "%s: the output would overwrite the input", input);
     }
     return CONV_OK;
 }
