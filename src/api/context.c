@@ -158,26 +158,6 @@ conv_status conv_devices(conv_device_description *devices, int room, int *count)
     return CONV_OK;
 }
 
-// "cpu", "cuda", "cuda:1". NULL if there is no such device.
-static const struct conv_device_ops *parse_device(const char *text, int *ordinal)
-{
-    *ordinal = 0;
-    for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
-        const struct conv_device_ops *backend = conv_engine_devices[i];
-        size_t length = strlen(backend->name);
-        if (strncmp(text, backend->name, length) != 0)
-            continue;
-        if (!text[length])
-            return conv_engine_devices[i];
-        int used = 0;
-        if (backend->place != CONV_ON_CPU && strlen(text) < 12 &&
-            strspn(text + length + 1, "0123456789") == strlen(text + length + 1) &&
-            sscanf(text + length, ":%5d%n", ordinal, &used) == 1 && !text[length + (size_t)used])
-            return conv_engine_devices[i];
-    }
-    return NULL;
-}
-
 // Opens the device that the options name; without a name, the first that there is.
 static enum conv_status open_device(conv_context *context, const conv_context_options *options,
                                     int threads, struct conv_err *err)
@@ -185,7 +165,8 @@ static enum conv_status open_device(conv_context *context, const conv_context_op
     const char *text =
         options->device && strcmp(options->device, "auto") != 0 ? options->device : NULL;
     int ordinal = 0;
-    const struct conv_device_ops *ops = text ? parse_device(text, &ordinal) : NULL;
+    const struct conv_device_ops *ops =
+        text ? conv_engine_parse(conv_engine_devices, text, strlen(text), &ordinal) : NULL;
     if (text && !ops)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "unknown device '%.64s' (there are auto, cpu, cuda, cuda:N)", text);

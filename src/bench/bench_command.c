@@ -70,10 +70,9 @@ static enum conv_status parse_chain(struct command *command, struct conv_err *er
 
 static enum conv_status refuse_device(const struct command *command, struct conv_err *err)
 {
-    return conv_err_hint(
-        err, CONV_HINT_VARIANT, 0,
-        conv_err_set(err, CONV_ERR_USAGE, "%s cannot be combined with the device %.64s",
-                     command->options.machine.variant, command->options.machine.device_text));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
+                           "%s cannot be combined with the device %.64s",
+                           command->options.machine.variant, command->options.machine.device_text);
 }
 
 static enum conv_status find_variant(struct command *command, struct conv_err *err)
@@ -84,8 +83,9 @@ static enum conv_status find_variant(struct command *command, struct conv_err *e
     command->bench.variant = conv_bench_kernels_find(name);
     if (command->bench.variant)
         return CONV_OK;
+    int ordinal;
     const struct conv_device_ops *ops =
-        conv_engine_of_kernel(command->options.machine.backends, name);
+        conv_engine_parse(command->options.machine.backends, name, strcspn(name, "_"), &ordinal);
     enum conv_status status =
         ops && !ops->built
             ? conv_err_set(err, CONV_ERR_DEVICE, "%s: this conv was built without %s", name,
@@ -173,9 +173,8 @@ static enum conv_status find_layer_variant(struct command *command, struct conv_
     command->bench.layer_variant = conv_bench_layers_find(name);
     if (command->bench.layer_variant)
         return CONV_OK;
-    return conv_err_hint(err, CONV_HINT_VARIANT, 0,
-                         conv_err_set(err, CONV_ERR_USAGE,
-                                      "%s: unknown variant (conv bench layers lists them)", name));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
+                           "%s: unknown variant (conv bench layers lists them)", name);
 }
 
 static enum conv_status bench_layers(struct command *command, struct conv_err *err)

@@ -16,44 +16,18 @@ static bool left_open; // see conv_device_is_left_open
 static enum conv_status explain(const struct conv_machine_options *machine, const char *text,
                                 struct conv_err *err)
 {
-    const char *gpu = conv_engine_gpu(machine->backends)->name;
-    const char *choices[2 + CONV_ENGINE_DEVICES] = {"auto", "all"};
-    char names[64] = "";
-    for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
-        size_t used = strlen(names);
-        choices[2 + i] = machine->backends[i]->name;
-        snprintf(names + used, sizeof names - used, "%s, ", machine->backends[i]->name);
-    }
+    const char *cpu = machine->backends[CONV_ON_CPU]->name;
+    const char *gpu = machine->backends[CONV_ON_CUDA]->name;
+    const char *const choices[] = {"auto", "all", cpu, gpu};
     const char *near = strncmp(text, "gpu", 3) == 0
                            ? gpu
                            : conv_suggest_nearest(text, choices, sizeof choices[0],
                                                   sizeof choices / sizeof choices[0]);
     return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown device '%s'; %s%s%s auto, %s%s:N, all, or a list such as "
+                        "unknown device '%s'; %s%s%s auto, %s, %s, %s:N, all, or a list such as "
                         "%s:0,%s:1",
                         text, near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "",
-                        names, gpu, gpu, gpu);
-}
-
-// Parses the first `size` characters of `text`: "cuda:3" is 3 and its backend, "cuda" is 0. False
-// if it is something else.
-static bool parse_gpu(const struct conv_machine_options *machine, const char *text, size_t size,
-                      const struct conv_device_ops **ops, int *ordinal)
-{
-    const char *colon = memchr(text, ':', size);
-    size_t name = colon ? (size_t)(colon - text) : size;
-    *ordinal = 0;
-    *ops = conv_engine_find(machine->backends, text, name);
-    if (!*ops || (*ops)->place == CONV_ON_CPU)
-        return false;
-    if (!colon)
-        return true;
-    if (!isdigit((unsigned char)colon[1]))
-        return false;
-    char *end;
-    long number = strtol(colon + 1, &end, 10);
-    *ordinal = number < 1024 ? (int)number : 0;
-    return end == text + size && number < 1024;
+                        cpu, gpu, gpu, gpu, gpu);
 }
 
 // A list of devices of one backend.
@@ -65,15 +39,13 @@ static enum conv_status parse_list(const struct conv_machine_options *machine, c
     list->count = 0;
     for (const char *item = text;; item++) {
         size_t size = strcspn(item, ",");
-        const struct conv_device_ops *ops;
         int ordinal;
-        if (!parse_gpu(machine, item, size, &ops, &ordinal) || (list->count && ops != list->gpu))
+        if (conv_engine_parse(machine->backends, item, size, &ordinal) != list->gpu)
             return explain(machine, text, err);
-        list->gpu = ops;
         for (int i = 0; i < list->count; i++)
             if (list->ordinals[i] == ordinal)
                 return conv_err_set(err, CONV_ERR_USAGE, "--device %s names %s:%d twice", text,
-                                    ops->name, ordinal);
+                                    list->gpu->name, ordinal);
         if (list->count == CONV_BACKEND_MOST_DEVICES)
             return conv_err_set(err, CONV_ERR_USAGE, "--device takes at most %d devices",
                                 CONV_BACKEND_MOST_DEVICES);
@@ -89,7 +61,7 @@ static enum conv_status parse_devices(const struct conv_machine_options *machine
                                       struct conv_device_list *list, struct conv_err *err)
 {
     const char *text = machine->device_text ? machine->device_text : "auto";
-    *list = (struct conv_device_list){.gpu = conv_engine_gpu(machine->backends), .count = 1};
+    *list = (struct conv_device_list){.gpu = machine->backends[CONV_ON_CUDA], .count = 1};
     if (strcmp(text, "auto") == 0)
         return CONV_OK; // CONV_DEVICE_AUTO
     if (strcmp(text, "all") == 0)
@@ -144,9 +116,8 @@ static void add_device(struct conv_device *device, const char *name, int ordinal
 {
     int i = device->count++;
     device->ordinals[i] = ordinal;
-    size_t used = strlen(device->name);
     snprintf(device->names[i], sizeof device->names[i], "%s", name);
-    snprintf(device->name + used, sizeof device->name - used, "%s%s", used ? "," : "", name);
+    conv_text_add(device->name, sizeof device->name, ",", "%s", name);
     device->openings[i] = opening;
     device->backends[i] = backend;
 }
@@ -310,10 +281,11 @@ enum conv_status conv_device_open(struct conv_device *device, const struct conv_
         .stop = stop,
     };
     struct conv_device_list list;
+    int ignored;
     const char *variant = options->machine.variant ? options->machine.variant : "";
     const struct conv_device_ops *cpu = options->machine.backends[CONV_ON_CPU];
     const struct conv_device_ops *forced =
-        conv_engine_of_kernel(options->machine.backends, variant);
+        conv_engine_parse(options->machine.backends, variant, strcspn(variant, "_"), &ignored);
     bool codes = options->machine.decode_on == CONV_CODER_GPU ||
                  options->machine.encode_on == CONV_CODER_GPU;
     bool small = is_small(filters, filter_count);

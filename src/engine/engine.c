@@ -12,37 +12,21 @@ const struct conv_device_ops *const conv_engine_devices[CONV_ENGINE_DEVICES] = {
     [CONV_ON_CUDA] = &conv_device_cuda,
 };
 
-const struct conv_device_ops *conv_engine_find(const struct conv_device_ops *const *backends,
-                                               const char *name, size_t size)
+const struct conv_device_ops *conv_engine_parse(const struct conv_device_ops *const *backends,
+                                                const char *text, size_t size, int *ordinal)
 {
+    const char *colon = memchr(text, ':', size);
+    size_t name = colon ? (size_t)(colon - text) : size, digits = colon ? size - name - 1 : 0;
+    *ordinal = 0;
+    for (size_t i = 0; i < digits && i < 5; i++)
+        *ordinal = 10 * *ordinal + (colon[1 + i] - '0');
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++)
-        if (strlen(backends[i]->name) == size && memcmp(backends[i]->name, name, size) == 0)
-            return backends[i];
+        if (strlen(backends[i]->name) == name && memcmp(backends[i]->name, text, name) == 0)
+            return !colon || (i != CONV_ON_CPU && digits > 0 && digits < 6 &&
+                              strspn(colon + 1, "0123456789") >= digits)
+                       ? backends[i]
+                       : NULL;
     return NULL;
-}
-
-const struct conv_device_ops *conv_engine_of_kernel(const struct conv_device_ops *const *backends,
-                                                    const char *kernel)
-{
-    size_t size = strcspn(kernel, "_");
-    return kernel[size] ? conv_engine_find(backends, kernel, size) : NULL;
-}
-
-const struct conv_device_ops *conv_engine_gpu(const struct conv_device_ops *const *backends)
-{
-    // The check for a driver loads it, which takes time, so it is made only if there is a choice.
-    const struct conv_device_ops *first = NULL;
-    int count = 0;
-    for (int i = CONV_ENGINE_DEVICES - 1; i >= 0; i--) {
-        if (backends[i]->place != CONV_ON_CPU) {
-            first = backends[i];
-            count++;
-        }
-    }
-    for (int i = 0; i < CONV_ENGINE_DEVICES && count > 1; i++)
-        if (backends[i]->place != CONV_ON_CPU && backends[i]->has_driver())
-            return backends[i];
-    return first;
 }
 
 // --- a device with memory and threads -----------------------------------------------------------

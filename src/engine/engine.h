@@ -360,18 +360,10 @@ extern const struct conv_device_ops conv_device_cpu, conv_device_cuda;
 // so; its `built` is false.
 extern const struct conv_device_ops *const conv_engine_devices[CONV_ENGINE_DEVICES];
 
-// The backend whose name is the first `size` characters of `name`; NULL if there is none.
-const struct conv_device_ops *conv_engine_find(const struct conv_device_ops *const *backends,
-                                               const char *name, size_t size);
-
-// The backend that runs a kernel, by the kernel's name ("cuda_tma"); NULL if no backend's name
-// precedes the underscore.
-const struct conv_device_ops *conv_engine_of_kernel(const struct conv_device_ops *const *backends,
-                                                    const char *kernel);
-
-// The GPUs to use if none is requested: the first backend besides the CPU that has a driver, or
-// else the first, which can report what is missing.
-const struct conv_device_ops *conv_engine_gpu(const struct conv_device_ops *const *backends);
+// The device that the first `size` characters of `text` name: "cpu", "cuda", "cuda:3" (*ordinal is
+// 3, else 0). NULL: none.
+const struct conv_device_ops *conv_engine_parse(const struct conv_device_ops *const *backends,
+                                                const char *text, size_t size, int *ordinal);
 
 // Opens a device with at most `threads` threads (at least 1), which are started when they are first
 // needed, and a pool that keeps at most `keep` freed bytes of each kind of memory (0: any number).
