@@ -70,9 +70,8 @@ enum conv_status conv_cpu_stream_open(struct conv_backend *backend, struct conv_
 
 void conv_cpu_stream_close(struct conv_stream *stream)
 {
-    if (!stream)
-        return;
-    free(stream->scratch);
+    if (stream)
+        free(stream->scratch);
     free(stream);
 }
 
@@ -239,9 +238,8 @@ enum conv_status conv_cpu_stream_run(struct conv_stream *stream, struct conv_gro
     uint8_t *src = group->h_in, *dst = group->h_out;
     const struct conv_backend *backend = stream->backend;
     run_alpha_step(alpha_step(backend, -1), group, src, src);
-    for (int s = 0; s < stream->backend->op_count; s++) {
-        enum conv_status status =
-            filter_planes(stream, &stream->backend->chain[s], group, src, dst, err);
+    for (int s = 0; s < backend->op_count; s++) {
+        enum conv_status status = filter_planes(stream, &backend->chain[s], group, src, dst, err);
         if (status)
             return status;
         if (backend->alpha_kept >> s & 1)
@@ -318,18 +316,21 @@ static conv_image cut_channels(const conv_image *view, int channel, int channels
     return part;
 }
 
-// Of an image of a filter whose configuration keeps alpha of no filter.
-static void step_image(enum conv_alpha_step step, const struct conv_image *image)
+// Rows [from, to) of an image of a filter whose configuration keeps alpha of no filter.
+static void step_image(enum conv_alpha_step step, const struct conv_image *image, int from, int to)
 {
-    for (int c = 0; image->alpha && c < image->channels - 1; c++)
-        step_plane(step, NULL, &image->plane[c], image->plane[image->channels - 1].data,
-                   image->width, image->height, image->depth);
+    ptrdiff_t at = from * image->plane[0].stride; // of all planes
+    const uint8_t *alpha = image->plane[image->channels - 1].data + at;
+    for (int c = 0; image->alpha && c < image->channels - 1; c++) {
+        struct conv_plane rows = {image->plane[c].data + at, image->plane[c].stride};
+        step_plane(step, NULL, &rows, alpha, image->width, to - from, image->depth);
+    }
 }
 
 // Filters the planes of `at[0]` through the whole chain, back and forth between the two images;
-// returns the one that has the results. The first may be the source itself, if it is not written.
-// pixel: the channels of its pixels, see struct band.
-static enum conv_status filter_chain(const struct conv_backend *filter, int pixel,
+// returns the one that has the results, the band's. The first may be the source itself, if it is
+// not written.
+static enum conv_status filter_chain(const struct conv_backend *filter, const struct band *band,
                                      const struct conv_image *source, struct conv_image at[2],
                                      void *scratch, const struct conv_image **result)
 {
@@ -338,11 +339,14 @@ static enum conv_status filter_chain(const struct conv_backend *filter, int pixe
     for (int s = 0; s < filter->op_count && !status; s++) {
         const struct conv_stencil_plan *plan = &filter->chain[s].plan[conv_chain_at(source->depth)];
         struct conv_image *dst = src == &at[0] ? &at[1] : &at[0];
+        bool ends = s == filter->op_count - 1;
+        int from = ends ? band->first - band->top : 0;
+        int to = ends ? band->last - band->top : src->height;
         for (int c = 0; c < src->channels && !status; c++)
-            status = filter_rows(plan, pixel, &dst->plane[c], &src->plane[c], src->width,
-                                 src->height, 0, src->height, scratch);
+            status = filter_rows(plan, band->channels, &dst->plane[c], &src->plane[c], src->width,
+                                 src->height, from, to, scratch);
         if (!status)
-            step_image(alpha_step(filter, s), dst);
+            step_image(alpha_step(filter, s), dst, from, to);
         src = dst;
     }
     *result = src;
@@ -423,14 +427,14 @@ static enum conv_status run_staged(const struct conv_backend *filter, const stru
         in = &staged[2];
     }
     if (premultiply)
-        step_image(alpha_step(filter, -1), in);
+        step_image(alpha_step(filter, -1), in, 0, in->height);
     if (filter->floats) { // of the last filter
         struct conv_image wide = room;
         conv_image_lay_out(&wide, &room, staged[(filter->op_count - 1) % 2].plane[0].data);
         wide.alpha = alpha;
         staged[(filter->op_count - 1) % 2] = wide;
     }
-    status = filter_chain(filter, band->channels, in, staged, memory.scratch, &out);
+    status = filter_chain(filter, band, in, staged, memory.scratch, &out);
     if (!status) {
         conv_image view = conv_view_of(out);
         view = cut_rows(&view, band->first - band->top, band->last - band->top);
@@ -564,16 +568,14 @@ enum conv_status conv_cpu_filter_run(struct conv_backend *filter, const conv_ima
     *run = (struct run){.filter = filter, .sources = sources, .results = results, .err = err};
     run->count = count;
     run->threads = conv_workers_for(filter->device->threads, samples);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && tasks <= INT_MAX; i++) {
         int rows = choose_rows(run, i);
         run->first_task[i] = (int)tasks;
         tasks += (sources[i].height + (int64_t)rows - 1) / rows;
-        if (tasks > INT_MAX) {
-            conv_memory_give(filter->device->pools, CONV_HOST, memory);
-            return conv_err_set(err, CONV_ERR_LIMIT, "too many images for one call");
-        }
     }
-    if (conv_lock_init(&run->lock)) {
+    if (tasks > INT_MAX) {
+        status = conv_err_set(err, CONV_ERR_LIMIT, "too many images for one call");
+    } else if (conv_lock_init(&run->lock)) {
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for a lock");
     } else {
         conv_workers_run(filter->device->workers, run->threads, run_task, run, (int)tasks);
