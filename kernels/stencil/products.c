@@ -3,7 +3,7 @@
 // span. Euclid's algorithm finds a basis of it, and Lagrange's reduction the shortest basis (Nguyen
 // and Stehle, "Low-dimensional lattice basis reduction revisited", 2004), which keeps the numbers
 // as small as those of the matrix.
-#include "kernels/stencil/products.h"
+#include "kernels/stencil/stencil.h"
 
 #include <math.h>
 #include <stdlib.h>

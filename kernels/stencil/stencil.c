@@ -31,6 +31,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_decimated,
 #endif
 #ifdef __x86_64__
+    &conv_cpu_separable_vnni,
     &conv_cpu_vnni,
     &conv_cpu_avx512,
     &conv_cpu_avx2,

@@ -233,6 +233,31 @@ bool conv_stencil_interleave(struct conv_stencil *stencil, int channels);
 // `width` of them.
 bool conv_stencil_factors(const struct conv_stencil *stencil, int32_t *column, int32_t *row);
 
+// Matrices as sums of up to two products of integer lines: differences of Gaussians, Laplacians of
+// Gaussians, sharpening filters, and any other matrix of rank 1 or 2 (products.c).
+#define CONV_STENCIL_MOST_PRODUCTS 2
+
+struct conv_stencil_products {
+    int count; // 1 or 2
+    int32_t column[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
+    int32_t row[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
+    int32_t sample; // the rest of the centre coefficient beside the products
+    // The sum over all terms' coefficients; at least that of the matrix, since terms can cancel
+    // each other.
+    double magnitude;
+};
+
+// True if the coefficients of an exact stencil are the sum of column[j] * row[i] over the products,
+// with `sample` more in the centre. False also for a matrix of zeros, and if a number does not fit.
+bool conv_stencil_find_products(const struct conv_stencil *stencil,
+                                struct conv_stencil_products *products);
+
+// True if the coefficients of an exact stencil are integers column[j] * row[i] (of which `height`
+// and `width` are filled in) except for the centre, which is *sample (not 0) more than the product.
+// At least 3 x 3, where some coefficient is not 0 outside the middle row and column.
+bool conv_stencil_sample_factors(const struct conv_stencil *stencil, int32_t *sample,
+                                 int32_t *column, int32_t *row);
+
 // True if a magnitude's matrix is the column (outer, inner, outer) times the row (-1, 0, 1), or its
 // negative, with outer, inner >= 0 and 2 * outer + inner <= 16, like those of Sobel, Scharr and
 // Prewitt. The sums are then integers of at most 21 bits. At 8 bits they are at most 16 * 255, and

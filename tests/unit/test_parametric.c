@@ -2,7 +2,7 @@
 // The arithmetic that the CPU's kernels choose for parametric filters. tests/cli/test_parametric.py
 // has their coefficients and pixels.
 #include "kernels/stencil/cpu/cpu_internal.h"
-#include "kernels/stencil/products.h"
+#include "kernels/stencil/stencil.h"
 #include "support/unit.h"
 
 UNIT_TEST(sums_are_chosen)

@@ -17,6 +17,7 @@ extern const struct conv_variant conv_cpu_portable;
 #ifdef __x86_64__
 extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512, conv_cpu_vnni;
 extern const struct conv_variant conv_cpu_decimated_avx2, conv_cpu_decimated_vnni;
+extern const struct conv_variant conv_cpu_separable_vnni;
 #endif
 #ifdef __aarch64__
 extern const struct conv_variant conv_cpu_neon, conv_cpu_neon_dot;

@@ -10,7 +10,7 @@
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
-#include "kernels/stencil/products.h"
+#include "kernels/stencil/stencil.h"
 
 // --- two passes ----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
-#include "kernels/stencil/products.h"
+#include "kernels/stencil/stencil.h"
 
 #define LEAST_MIRRORED 7    // taps of a row that share its addition
 #define LEAST_GAIN 1        // multiplications of one pass per one of two passes

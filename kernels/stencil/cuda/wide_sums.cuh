@@ -8,7 +8,7 @@
 #define CONV_KERNELS_STENCIL_CUDA_WIDE_SUMS_CUH
 
 #include "kernels/stencil/cuda/separable_mma.cuh"
-#include "kernels/stencil/products.h"
+#include "kernels/stencil/stencil.h"
 
 #define SUM_BYTES 3 // of a sum of the first pass
 
