@@ -231,7 +231,7 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
         status = conv_memory_take(pools, CONV_HOST, (size_t)writer.row.row_stride, &memory, err);
     writer.native = memory;
     if (!status)
-        status = file->format->decode_rows(codec, file->data, file->size, header, &rows, err);
+        status = file->format->decode(codec, file->data, file->size, header, NULL, &rows, err);
     conv_memory_give(pools, CONV_HOST, memory);
     return status;
 }
@@ -252,7 +252,7 @@ static enum conv_status decode_gray(conv_context *context, struct conv_codec *co
     if (status)
         return status;
     struct conv_image planes = conv_view_planes(&colours);
-    status = file->format->decode(codec, file->data, file->size, &file->header, &planes, err);
+    status = file->format->decode(codec, file->data, file->size, &file->header, &planes, NULL, err);
     if (!status) {
         conv_image_weigh(&planes, &planes);
         conv_image gray = colours;
@@ -281,7 +281,8 @@ static enum conv_status decode_view(conv_context *context, int worker,
         status = decode_gray(context, codec, file, &view, err);
     else if (file->header.orientation == 1 && conv_view_is_planar(&view) &&
              view.channels == shape->channels && planes.depth == shape->depth)
-        status = file->format->decode(codec, file->data, file->size, &file->header, &planes, err);
+        status =
+            file->format->decode(codec, file->data, file->size, &file->header, &planes, NULL, err);
     else
         status = decode_rows(context, codec, file, &view, err);
     file->format->trim(codec);

@@ -110,8 +110,8 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
     uint64_t start = conv_clock_thread_ns();
     switch (row->kind) {
     case DECODE_CONV:
-        status =
-            conv_png_format.decode(row->codec, file->data, file->size, header, &bench->got, err);
+        status = conv_png_format.decode(row->codec, file->data, file->size, header, &bench->got,
+                                        NULL, err);
         break;
     case DECODE_LIBPNG:
         status = conv_libpng_decode(&row->pixels, file->data, file->size, header, &bench->got, NULL,
@@ -121,7 +121,8 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
         status = row->competitor->decode(&row->pixels, file->data, file->size, header, err);
         break;
     case ENCODE:
-        status = conv_png_format.encode(row->codec, &bench->reference, NULL, &bytes, err);
+        status = conv_png_format.encode(row->codec, &bench->reference, NULL, 0,
+                                        bench->reference.height, &bytes, err);
         break;
     }
     row->ns[round] += conv_clock_thread_ns() - start;

@@ -37,11 +37,12 @@ static enum conv_status code(struct thread *thread, const struct conv_bench_imag
         struct conv_image decoded;
         conv_bench_images_place(&decoded, &image->header.shape, thread->planes);
         status = conv_png_format.decode(thread->codec, image->file.data, image->file.size,
-                                        &image->header, &decoded, &thread->err);
+                                        &image->header, &decoded, NULL, &thread->err);
     }
     struct conv_encoded bytes;
     if (!status && work != DECODE)
-        status = conv_png_format.encode(thread->codec, &image->image, NULL, &bytes, &thread->err);
+        status = conv_png_format.encode(thread->codec, &image->image, NULL, 0, image->image.height,
+                                        &bytes, &thread->err);
     return status;
 }
 

@@ -130,7 +130,7 @@ static enum conv_status filter(struct conv_backend *backend, struct conv_codec *
     enum conv_status status = conv_bench_images_take(image, err);
     if (!status)
         status = conv_png_format.decode(codec, image->file.data, image->file.size, &image->header,
-                                        &image->image, err);
+                                        &image->image, NULL, err);
     conv_image view = conv_view_of(&image->image);
     return status ? status : conv_device_cpu.filter_run(backend, &view, &view, 1, NULL, err);
 }

@@ -304,7 +304,7 @@ struct conv_file_room {
     void *context;
 };
 
-// Some rows of a large image at a time, where there is no memory for all (conv_format.bands).
+// Some rows of a large image at a time, where there is no memory for all.
 struct conv_bands {
     const char *refusal; // why such images are not decoded or encoded so; NULL: they are
     int unit;            // encoding: each call but the last takes a multiple of this, in rows
@@ -442,23 +442,22 @@ struct conv_format {
     size_t (*encode_bytes)(const struct conv_codec_config *config, const struct conv_image *shape,
                            const struct conv_metadata *metadata);
 
-    // Decodes into dst->plane[], whose sizes are header->shape's. CONV_ERR_FORMAT: damaged or
-    // truncated; CONV_ERR_MEMORY; CONV_ERR_CANCELLED. The planes then hold anything.
+    // Decodes into dst->plane[], whose sizes are header->shape's, or with `rows` (else NULL) to
+    // these. CONV_ERR_FORMAT: damaged or truncated; CONV_ERR_MEMORY; CONV_ERR_CANCELLED. The planes
+    // then hold anything.
     enum conv_status (*decode)(struct conv_codec *codec, const uint8_t *data, size_t size,
                                const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err);
+                               const struct conv_rows *rows, struct conv_err *err);
 
-    // The same with rows instead of planes; NULL: not possible.
-    enum conv_status (*decode_rows)(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err);
-
-    // Encodes `src`; `metadata` is what `collect` and `keep` of this format made, or NULL. *file
-    // points into codec and metadata, until the next call with that codec. CONV_ERR_UNSUPPORTED:
-    // the encoder cannot write such an image; CONV_ERR_MEMORY; CONV_ERR_CANCELLED.
+    // Encodes the rows of `src` from `from` to `to`: all, or where encodes_bands allows it those
+    // after the ones that were encoded before; *file is then the next part of the file. In the
+    // planes row y is at y times the stride; no other rows are read than these and the one before
+    // them. `metadata` is what `collect` and `keep` of this format made, or NULL. *file points into
+    // codec and metadata, until the next call with that codec. CONV_ERR_UNSUPPORTED: the encoder
+    // cannot write such an image; CONV_ERR_MEMORY; CONV_ERR_CANCELLED.
     enum conv_status (*encode)(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, struct conv_encoded *file,
-                               struct conv_err *err);
+                               const struct conv_metadata *metadata, int from, int to,
+                               struct conv_encoded *file, struct conv_err *err);
 
     // Encodes without metadata into memory that it takes once, and sets *size to the bytes of the
     // file. `source` NULL: the planes of *src; otherwise only its shape is used. CONV_ERR_MEMORY
@@ -468,20 +467,12 @@ struct conv_format {
                                     const struct conv_file_room *room, size_t *size,
                                     struct conv_err *err);
 
-    // Decoding by decode_rows, and encoding by encode_band, with memory for some rows only: sets
+    // Decoding to rows, and encoding some rows at a time, with memory for these only: sets
     // bands->bytes, and bands->refusal or bands->unit. `rows`: that are encoded at a time; 0 as
     // long as only the unit is asked for. `metadata` as for encode. NULL: not possible.
     void (*decodes_bands)(struct conv_image_header *header, size_t size, struct conv_bands *bands);
     void (*encodes_bands)(const struct conv_codec *codec, const struct conv_image *shape,
                           const struct conv_metadata *metadata, int rows, struct conv_bands *bands);
-
-    // Encodes the rows from `from` to `to`, after those before them: *file is the next part of the
-    // file, with the lifetime as of `encode`. In the planes of *src, which is of the whole image's
-    // sizes, row y is at y times the stride; no other rows are read than these and the one before
-    // them. Errors as for `encode`; a new image begins with row 0.
-    enum conv_status (*encode_band)(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_metadata *metadata, int from, int to,
-                                    struct conv_encoded *file, struct conv_err *err);
 
     const struct conv_format_device *device; // NULL: no device codes this format
 };

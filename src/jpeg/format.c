@@ -91,29 +91,14 @@ static size_t encode_bytes(const struct conv_codec_config *config, const struct 
            transfer_bytes(metadata, most);
 }
 
-static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  const struct conv_image *dst, const struct conv_rows *rows,
-                                  struct conv_err *err)
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               const struct conv_rows *rows, struct conv_err *err)
 {
     const atomic_int *stop = codec->config.stop;
     if (conv_jpeg_decode(&codec->scratch, data, size, header, dst, rows, stop))
         return CONV_OK;
     return conv_libjpeg_decode(&codec->scratch, data, size, header, dst, rows, stop, err);
-}
-
-static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
-                               const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, dst, NULL, err);
-}
-
-static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
 // `rest`: further bytes of the file, of which `file` has the first.
@@ -182,13 +167,18 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, struct conv_encoded *file,
-                               struct conv_err *err)
+                               const struct conv_metadata *metadata, int from, int to,
+                               struct conv_encoded *file, struct conv_err *err)
 {
-    enum conv_status status = encode_to(codec, src, NULL, metadata, 0, src->height, err);
-    if (!status)
+    enum conv_status status = encode_to(codec, src, NULL, metadata, from, to, err);
+    if (status)
+        return status;
+    if (from == 0)
         put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
-    return status;
+    else
+        *file = (struct conv_encoded){.part = {{codec->file.data, codec->file.size}},
+                                      .size = codec->file.size};
+    return CONV_OK;
 }
 
 static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
@@ -239,21 +229,6 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
     part.height = rows;
     if (rows > 0)
         bands->bytes = encode_bytes(&codec->config, &part, metadata);
-}
-
-static enum conv_status encode_band(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_metadata *metadata, int from, int to,
-                                    struct conv_encoded *file, struct conv_err *err)
-{
-    enum conv_status status = encode_to(codec, src, NULL, metadata, from, to, err);
-    if (status)
-        return status;
-    if (from == 0)
-        put_parts(file, codec->file.data, codec->file.size, NULL, 0, metadata);
-    else
-        *file = (struct conv_encoded){.part = {{codec->file.data, codec->file.size}},
-                                      .size = codec->file.size};
-    return CONV_OK;
 }
 
 // --- for decoding and encoding on a device -------------------------------------------------------
@@ -324,11 +299,9 @@ const struct conv_format conv_jpeg_format = {
     .decode_bytes = decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,
-    .decode_rows = decode_rows,
     .encode = encode,
     .device = &device,
     .encode_into = encode_into,
     .decodes_bands = decodes_bands,
     .encodes_bands = encodes_bands,
-    .encode_band = encode_band,
 };

@@ -144,7 +144,8 @@ static bool encode(struct conv_codec *codec, const struct decoded *decoded, uint
                    size_t *size)
 {
     struct conv_encoded bytes;
-    if (conv_png_format.encode(codec, &decoded->image, NULL, &bytes, NULL))
+    if (conv_png_format.encode(codec, &decoded->image, NULL, 0, decoded->image.height, &bytes,
+                               NULL))
         return false;
     *size = 0;
     *data = malloc(bytes.size);

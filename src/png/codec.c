@@ -395,11 +395,12 @@ static void make_room(struct conv_codec *codec, const struct conv_image_header *
 }
 
 // To the planes of *dst, or to `rows`.
-static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  const struct conv_image *dst, const struct conv_rows *rows,
-                                  struct conv_err *err)
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               const struct conv_rows *rows, struct conv_err *err)
 {
+    assert(rows || (dst->width == header->shape.width && dst->height == header->shape.height &&
+                    dst->channels == header->shape.channels && dst->depth == header->shape.depth));
     codec->decoder.put_rows = rows;
     if (conv_decode_fast(&codec->decoder, data, size, header, dst))
         return CONV_OK;
@@ -407,22 +408,6 @@ static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data,
         return CONV_ERR_FORMAT;
     make_room(codec, header);
     return conv_libpng_decode(&codec->pixels, data, size, header, dst, rows, codec->stop, err);
-}
-
-static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
-                               const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err)
-{
-    assert(dst->width == header->shape.width && dst->height == header->shape.height &&
-           dst->channels == header->shape.channels && dst->depth == header->shape.depth);
-    return decode_to(codec, data, size, header, dst, NULL, err);
-}
-
-static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
 static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
@@ -441,20 +426,26 @@ static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *meta, struct conv_encoded *bytes,
-                               struct conv_err *err)
+                               const struct conv_metadata *meta, int from, int to,
+                               struct conv_encoded *bytes, struct conv_err *err)
 {
-    enum conv_status status;
-    if (codec->encoder)
-        status = codec->encoder->encode(&codec->pixels, &codec->file, src, codec->level,
-                                        codec->stop, err);
-    else
-        status = conv_encode_image(codec->fast, &codec->file, src, NULL, err);
+    struct conv_buffer *file = &codec->file;
+    bool all = from == 0 && to == src->height;
+    enum conv_status status =
+        !all ? conv_encode_some(codec->fast, file, src, from, to, err)
+        : codec->encoder
+            ? codec->encoder->encode(&codec->pixels, file, src, codec->level, codec->stop, err)
+            : conv_encode_image(codec->fast, file, src, NULL, err);
     if (status)
         return status;
-    const struct conv_buffer *file = &codec->file;
-    size_t data_size = file->size - CONV_ENCODE_HEAD - CONV_ENCODE_TAIL;
-    put_parts(bytes, file->data, meta, file->data + CONV_ENCODE_HEAD, data_size);
+    size_t head = all ? CONV_ENCODE_HEAD : 0, tail = all ? CONV_ENCODE_TAIL : 0;
+    conv_encode_put_head(codec->head, src);
+    put_parts(bytes, codec->head, meta, file->data + head, file->size - head - tail);
+    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
+        if ((i < 2 && from > 0) || (i > 2 && to < src->height)) { // around the image data
+            bytes->size -= bytes->part[i].size;
+            bytes->part[i].size = 0;
+        }
     return CONV_OK;
 }
 
@@ -495,23 +486,6 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
         bands->refusal = "a PNG of less than 8 MiB of samples is encoded as a whole";
     else if (rows > 0)
         bands->bytes = conv_encode_some_bytes(codec->fast, shape, rows);
-}
-
-static enum conv_status encode_band(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_metadata *meta, int from, int to,
-                                    struct conv_encoded *file, struct conv_err *err)
-{
-    enum conv_status status = conv_encode_some(codec->fast, &codec->file, src, from, to, err);
-    if (status)
-        return status;
-    conv_encode_put_head(codec->head, src);
-    put_parts(file, codec->head, meta, codec->file.data, codec->file.size);
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++)
-        if ((i < 2 && from > 0) || (i > 2 && to < src->height)) { // around the image data
-            file->size -= file->part[i].size;
-            file->part[i].size = 0;
-        }
-    return CONV_OK;
 }
 
 // --- for decoding and encoding on a device -------------------------------------------------------
@@ -587,11 +561,9 @@ const struct conv_format conv_png_format = {
     .decode_bytes = conv_decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,
-    .decode_rows = decode_rows,
     .encode = encode,
     .encode_into = encode_into,
     .decodes_bands = decodes_bands,
     .encodes_bands = encodes_bands,
-    .encode_band = encode_band,
     .device = &device,
 };

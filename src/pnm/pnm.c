@@ -362,10 +362,9 @@ static enum conv_status get_row(struct conv_codec *codec, struct text *text, con
     return CONV_OK;
 }
 
-static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  const struct conv_image *dst, const struct conv_rows *rows,
-                                  struct conv_err *err)
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               const struct conv_rows *rows, struct conv_err *err)
 {
     struct text text = {.data = data, .size = size, .at = header->pnm.at};
     size_t bytes = samples_per_row(header) * (size_t)(header->shape.depth / 8);
@@ -387,20 +386,6 @@ static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data,
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     }
     return CONV_OK;
-}
-
-static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
-                               const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, dst, NULL, err);
-}
-
-static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
 static size_t decode_bytes(const struct conv_image_header *header, size_t)
@@ -570,7 +555,7 @@ static uint8_t *take_own(void *context, size_t bytes)
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *, struct conv_encoded *file,
+                               const struct conv_metadata *, int, int, struct conv_encoded *file,
                                struct conv_err *err)
 {
     const struct conv_file_room room = {take_own, &codec->file};
@@ -626,7 +611,6 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
         .decode_bytes = decode_bytes,                                                              \
         .encode_bytes = encode_bytes,                                                              \
         .decode = decode,                                                                          \
-        .decode_rows = decode_rows,                                                                \
         .encode = encode,                                                                          \
         .encode_into = encode_into,                                                                \
     }

@@ -48,7 +48,7 @@ static const char *find_refusal(const struct conv_pipeline_config *config,
         return "it has to be turned";
     if (reach < 0)
         return "with this border its last rows reach the first ones";
-    if (!job->format->decodes_bands || !job->output_format->encode_band)
+    if (!job->format->decodes_bands || !job->output_format->encodes_bands)
         return "this format is read or written as a whole";
     if (config->no_save)
         return NULL;
@@ -162,8 +162,8 @@ static void *decode(void *context)
     struct conv_codec *codec;
     enum conv_status status = ring->format->open(&codec, &ring->config, &ring->err);
     if (!status)
-        status = ring->format->decode_rows(codec, ring->data, ring->size, &ring->header, &rows,
-                                           &ring->err);
+        status = ring->format->decode(codec, ring->data, ring->size, &ring->header, NULL, &rows,
+                                      &ring->err);
     ring->format->close(codec);
     conv_lock_acquire(&ring->lock);
     ring->over = true;
@@ -273,7 +273,7 @@ static enum conv_status encode_rows(struct run *run, int top, int to, struct con
     for (int c = 0; c < out.channels; c++)
         out.plane[c].data -= top * out.plane[c].stride;
     if (!status)
-        status = job->output_format->encode_band(codec, &out, &job->meta, run->from, to, file, err);
+        status = job->output_format->encode(codec, &out, &job->meta, run->from, to, file, err);
     conv_phase_end(job->phase);
     return status;
 }

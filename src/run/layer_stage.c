@@ -244,7 +244,7 @@ static enum conv_status decode(const struct conv_layer_stage *stage, struct conv
     conv_phase_begin(job->phase);
     enum conv_status status =
         job->format->decode(conv_codecs_of(worker->codecs, job->format), job->file->bytes,
-                            job->file->size, &job->header, &planes, &job->err);
+                            job->file->size, &job->header, &planes, NULL, &job->err);
     conv_phase_end(job->phase);
     conv_codecs_trim(worker->codecs);
     if (!status && plan->of_bytes)

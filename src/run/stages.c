@@ -208,13 +208,13 @@ static enum conv_status decode_file(struct conv_codecs *codecs, struct conv_job 
     struct conv_image stored;
     conv_blend_file_header(job, &header);
     if (header.orientation <= 1)
-        return job->format->decode(codec, job->file->bytes, job->file->size, &header, planes,
+        return job->format->decode(codec, job->file->bytes, job->file->size, &header, planes, NULL,
                                    &job->err);
     if (!conv_buffer_reserve(&codecs->image, conv_image_bytes(&header.shape)))
         return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory to turn the image");
     conv_image_lay_out(&stored, &header.shape, codecs->image.data);
-    enum conv_status status =
-        job->format->decode(codec, job->file->bytes, job->file->size, &header, &stored, &job->err);
+    enum conv_status status = job->format->decode(codec, job->file->bytes, job->file->size, &header,
+                                                  &stored, NULL, &job->err);
     if (!status)
         conv_image_turn(planes, &stored, header.orientation);
     return status;
@@ -321,7 +321,7 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     conv_phase_begin(job->phase);
     enum conv_status status = conv_stages_filtered(codecs, &blend, narrow, job, &out);
     if (!status)
-        status = format->encode(codec, &out, metadata, bytes, &job->err);
+        status = format->encode(codec, &out, metadata, 0, out.height, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;
 }

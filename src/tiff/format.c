@@ -215,9 +215,9 @@ static enum conv_status write_rows(struct conv_codec *codec, const struct conv_i
     return CONV_OK;
 }
 
-static enum conv_status encode_band(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_metadata *metadata, int from, int to,
-                                    struct conv_encoded *file, struct conv_err *err)
+static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *metadata, int from, int to,
+                               struct conv_encoded *file, struct conv_err *err)
 {
     bool carried = metadata && metadata->size > 0, last = to == src->height;
     int compression = choose_compression(metadata);
@@ -264,13 +264,6 @@ static enum conv_status encode_band(struct conv_codec *codec, const struct conv_
     return CONV_OK;
 }
 
-static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, struct conv_encoded *file,
-                               struct conv_err *err)
-{
-    return encode_band(codec, src, metadata, 0, src->height, file, err);
-}
-
 static void decodes_bands(struct conv_image_header *header, size_t size, struct conv_bands *bands)
 {
     *bands = (struct conv_bands){.bytes = conv_tiff_decode_bytes(header, size)};
@@ -305,20 +298,12 @@ static bool has_pages(const uint8_t *data, size_t size)
 
 // --- the row -------------------------------------------------------------------------------------
 
-static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err)
-{
-    struct conv_tiff_scratch scratch = {&codec->band, &codec->row, codec->config.stop};
-    return conv_tiff_decode(&scratch, data, size, header, NULL, rows, err);
-}
-
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
                                const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err)
+                               const struct conv_rows *rows, struct conv_err *err)
 {
     struct conv_tiff_scratch scratch = {&codec->band, &codec->row, codec->config.stop};
-    return conv_tiff_decode(&scratch, data, size, header, dst, NULL, err);
+    return conv_tiff_decode(&scratch, data, size, header, dst, rows, err);
 }
 
 static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
@@ -374,9 +359,7 @@ const struct conv_format conv_tiff_format = {
     .decode_bytes = conv_tiff_decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,
-    .decode_rows = decode_rows,
     .encode = encode,
     .decodes_bands = decodes_bands,
     .encodes_bands = encodes_bands,
-    .encode_band = encode_band,
 };

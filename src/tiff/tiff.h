@@ -22,7 +22,7 @@ struct conv_tiff_scratch {
     const atomic_int *stop;
 };
 
-// conv_format.decode or, where `dst` is NULL, decode_rows.
+// conv_format.decode.
 enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const uint8_t *data,
                                   size_t size, const struct conv_image_header *header,
                                   const struct conv_image *dst, const struct conv_rows *rows,

@@ -325,10 +325,9 @@ static void split(const struct conv_image *dst, int y, const uint8_t *row)
     }
 }
 
-static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  const struct conv_image *dst, const struct conv_rows *rows,
-                                  struct conv_err *err)
+static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                               const struct conv_image_header *header, const struct conv_image *dst,
+                               const struct conv_rows *rows, struct conv_err *err)
 {
     WebPDecoderConfig config;
     const uint8_t *image;
@@ -353,20 +352,6 @@ static enum conv_status decode_to(struct conv_codec *codec, const uint8_t *data,
         else
             split(dst, y, codec->pixels.data + (size_t)y * row);
     return CONV_OK;
-}
-
-static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
-                               const struct conv_image_header *header, const struct conv_image *dst,
-                               struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, dst, NULL, err);
-}
-
-static enum conv_status decode_rows(struct conv_codec *codec, const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    const struct conv_rows *rows, struct conv_err *err)
-{
-    return decode_to(codec, data, size, header, NULL, rows, err);
 }
 
 static size_t pixels_times(const struct conv_image *shape, size_t bytes)
@@ -464,8 +449,8 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, struct conv_encoded *file,
-                               struct conv_err *err)
+                               const struct conv_metadata *metadata, int, int,
+                               struct conv_encoded *file, struct conv_err *err)
 {
     enum conv_status status = encode_to(codec, src, NULL, metadata, err);
     if (!status)
@@ -514,7 +499,6 @@ const struct conv_format conv_webp_format = {
     .decode_bytes = decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,
-    .decode_rows = decode_rows,
     .encode = encode,
     .encode_into = encode_into,
 };

@@ -93,8 +93,9 @@ static void decode(struct conv_group *group, const struct memory *memory)
         size_t size;
         uint8_t *file = make_file(memory, &image->shape, group->h_in + image->stream,
                                   image->stream_bytes, &size);
-        image->failed = !file || conv_png_format.probe(file, size, &header, &err) ||
-                        conv_png_format.decode(memory->codec, file, size, &header, &dst, &err);
+        image->failed =
+            !file || conv_png_format.probe(file, size, &header, &err) ||
+            conv_png_format.decode(memory->codec, file, size, &header, &dst, NULL, &err);
         free(file);
     }
 }
@@ -106,7 +107,8 @@ static enum conv_status encode(struct conv_group *group, struct memory *memory, 
         struct conv_group_image *image = &group->images[i];
         struct conv_image src = find_planes(group, memory, image, planes);
         struct conv_encoded file;
-        enum conv_status status = conv_png_format.encode(memory->codec, &src, NULL, &file, err);
+        enum conv_status status =
+            conv_png_format.encode(memory->codec, &src, NULL, 0, src.height, &file, err);
         if (status)
             return status;
         size_t bytes = file.part[2].size; // the image data

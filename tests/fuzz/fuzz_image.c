@@ -36,7 +36,8 @@ static void encode_again(const struct conv_format *format, struct conv_codec *co
     struct conv_encoded encoded;
     struct conv_image_header header;
     struct conv_err err;
-    enum conv_status status = format->encode(codec, image, metadata, &encoded, &err);
+    enum conv_status status =
+        format->encode(codec, image, metadata, 0, image->height, &encoded, &err);
     require(!status || status == CONV_ERR_UNSUPPORTED);
     if (status)
         return;
@@ -77,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct conv_image image = header.shape;
     require(!format->open(&codec, &config, &err));
     image_alloc(&image, 0xa5);
-    enum conv_status status = format->decode(codec, data, size, &header, &image, &err);
+    enum conv_status status = format->decode(codec, data, size, &header, &image, NULL, &err);
     require(image_padding_is(&image, 0xa5));
     if (!status && image.depth <= format->most_depth)
         encode_again(format, codec, &image, &metadata);

@@ -73,7 +73,7 @@ static void encode_again(struct conv_codec *codec, const struct conv_image *imag
     struct conv_encoded encoded;
     struct conv_image_header header;
     struct conv_err err;
-    require(!conv_jpeg_format.encode(codec, image, metadata, &encoded, &err));
+    require(!conv_jpeg_format.encode(codec, image, metadata, 0, image->height, &encoded, &err));
     uint8_t *file = malloc(encoded.size);
     size_t at = 0;
     for (int i = 0; file && i < CONV_ENCODED_PARTS; i++) {
@@ -116,7 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct conv_image image = header.shape;
     require(!conv_jpeg_format.open(&codec, &config, &err));
     image_alloc(&image, 0xa5);
-    enum conv_status status = conv_jpeg_format.decode(codec, data, size, &header, &image, &err);
+    enum conv_status status =
+        conv_jpeg_format.decode(codec, data, size, &header, &image, NULL, &err);
     require(image_padding_is(&image, 0xa5));
     require(status == CONV_OK || status == CONV_ERR_FORMAT);
     check_verdict(data, size, &header, status, &image);

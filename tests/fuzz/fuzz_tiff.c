@@ -51,7 +51,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     struct conv_err err;
     *image = header->shape;
     image_alloc(image, 0xa5);
-    enum conv_status status = tiff->decode(codec, data, size, header, image, &err);
+    enum conv_status status = tiff->decode(codec, data, size, header, image, NULL, &err);
     require(image_padding_is(image, 0xa5));
     require(status == CONV_OK || status == CONV_ERR_FORMAT);
     return status;
@@ -74,7 +74,7 @@ static void check_rows(struct conv_codec *codec, const uint8_t *data, size_t siz
     struct conv_rows rows = {.put = put_row, .context = &other};
     struct conv_err err;
     image_alloc(&other, 0xa5);
-    require(tiff->decode_rows(codec, data, size, header, &rows, &err) == status);
+    require(tiff->decode(codec, data, size, header, NULL, &rows, &err) == status);
     require(status || image_equal(image, &other));
     image_free(&other);
 }
@@ -88,7 +88,7 @@ static void encode_again(struct conv_codec *codec, const struct conv_image *imag
     struct conv_metadata same = {0};
     struct conv_common second = {0};
     struct conv_err err;
-    require(!tiff->encode(codec, image, metadata, &encoded, &err));
+    require(!tiff->encode(codec, image, metadata, 0, image->height, &encoded, &err));
     size_t size = encoded.size;
     uint8_t *file = join(&encoded);
     require(!tiff->probe(file, size, &header, &err));

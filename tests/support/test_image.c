@@ -114,7 +114,7 @@ enum conv_status image_decode(struct conv_image *image, const uint8_t *data, siz
     *image = header.shape;
     image_alloc(image, 0xa5);
     struct conv_codec *codec = image_codec(NULL, -1);
-    status = conv_png_format.decode(codec, data, size, &header, image, err);
+    status = conv_png_format.decode(codec, data, size, &header, image, NULL, err);
     conv_png_format.close(codec);
     return status;
 }

@@ -32,7 +32,8 @@ static enum conv_status encode_as(const struct conv_image *image,
     struct conv_codec *codec;
     struct conv_encoded encoded;
     assert_int_equal(format->open(&codec, config, &err), CONV_OK);
-    enum conv_status status = format->encode(codec, image, metadata, &encoded, &err);
+    enum conv_status status =
+        format->encode(codec, image, metadata, 0, image->height, &encoded, &err);
     png_make_free(&file);
     if (!status)
         image_join(&file, &encoded);

@@ -39,7 +39,7 @@ static bool decode_ours(struct subject *subject, const struct png_file *file)
            !conv_png_format.collect(file->data, file->size, &header, (struct conv_cleaning){0},
                                     &subject->meta, NULL) &&
            !conv_png_format.decode(subject->codec, file->data, file->size, &header,
-                                   &subject->planes, NULL);
+                                   &subject->planes, NULL, NULL);
 }
 
 // --- the measure --------------------------------------------------------------------------------

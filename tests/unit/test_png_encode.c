@@ -36,7 +36,7 @@ static void check_round_trip(struct conv_codec *codec, struct conv_image *image,
     struct conv_err err = {0};
     image_alloc(image, 0x5a);
     paint(image, content);
-    if (conv_png_format.encode(codec, image, NULL, &bytes, &err) != CONV_OK)
+    if (conv_png_format.encode(codec, image, NULL, 0, image->height, &bytes, &err) != CONV_OK)
         fail_msg("%s", err.text);
     assert_int_equal(bytes.part[0].size, 33);
     assert_int_equal(bytes.part[1].size, 0);
@@ -98,16 +98,16 @@ UNIT_TEST(stb_says_what_it_cannot)
     struct conv_encoded bytes;
     struct conv_err err = {0};
     struct conv_image deep = {.width = 1, .height = 1, .channels = 1, .depth = 16};
-    assert_int_equal(conv_png_format.encode(codec, &deep, NULL, &bytes, &err),
+    assert_int_equal(conv_png_format.encode(codec, &deep, NULL, 0, deep.height, &bytes, &err),
                      CONV_ERR_UNSUPPORTED);
     assert_int_equal(err.hint, CONV_HINT_OTHER_ENCODER);
     // Refused before the planes are looked at.
     struct conv_image large = {.width = 30000, .height = 30000, .channels = 3, .depth = 8};
-    assert_int_equal(conv_png_format.encode(codec, &large, NULL, &bytes, &err),
+    assert_int_equal(conv_png_format.encode(codec, &large, NULL, 0, large.height, &bytes, &err),
                      CONV_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "30000 x 30000"));
     struct conv_image wide = {.width = 1 << 24, .height = 1, .channels = 1, .depth = 8};
-    assert_int_equal(conv_png_format.encode(codec, &wide, NULL, &bytes, &err),
+    assert_int_equal(conv_png_format.encode(codec, &wide, NULL, 0, wide.height, &bytes, &err),
                      CONV_ERR_UNSUPPORTED);
     conv_png_format.close(codec);
 }
@@ -142,9 +142,11 @@ UNIT_TEST(a_signal_ends_the_work_on_an_image)
         for (int turn = 0; turn < 2; turn++) {
             enum conv_status expected = turn ? CONV_OK : CONV_ERR_CANCELLED;
             assert_int_equal(
-                conv_png_format.decode(codec, file.data, file.size, &header, &image, &err),
+                conv_png_format.decode(codec, file.data, file.size, &header, &image, NULL, &err),
                 expected);
-            assert_int_equal(conv_png_format.encode(codec, &image, NULL, &bytes, &err), expected);
+            assert_int_equal(
+                conv_png_format.encode(codec, &image, NULL, 0, image.height, &bytes, &err),
+                expected);
             atomic_store(&stop, -1);
         }
         conv_png_format.close(codec);

@@ -220,7 +220,7 @@ static int decode_in_little_memory(struct conv_codec *codec, const struct png_fi
     if (setrlimit(RLIMIT_AS, &limit))
         return 2;
     enum conv_status status =
-        conv_png_format.decode(codec, file->data, file->size, header, planes, &err);
+        conv_png_format.decode(codec, file->data, file->size, header, planes, NULL, &err);
     return status == CONV_ERR_FORMAT ? 0 : 1;
 }
 

@@ -316,7 +316,8 @@ UNIT_TEST(files_are_the_same)
             assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
             *planes = header.shape;
             image_alloc(planes, 0);
-            conv_png_format.decode(codec, file.data, file.size, &header, planes, &errors[shared]);
+            conv_png_format.decode(codec, file.data, file.size, &header, planes, NULL,
+                                   &errors[shared]);
             conv_png_format.close(codec);
         }
         file.data[at] ^= i > 1;

@@ -264,7 +264,7 @@ enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
         reader->codec_format = reader->format;
     }
     return reader->format->decode(reader->codec, reader->file.bytes, reader->file.size,
-                                  &reader->header, image, err);
+                                  &reader->header, image, NULL, err);
 }
 
 void conv_image_reader_close(struct conv_image_reader *reader)
