@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "engine/workers.h"
+#include "engine/memory.h"
 #include "png/cpu/interleave.h"
 
 #define ROUNDS 5

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/bench_cuda.h"
-#include "engine/workers.h"
+#include "engine/memory.h"
 
 #define MOST_SMALL 1000          // images in the test of small copies
 #define SMALL_STREAMS 4          // conv's default

@@ -9,7 +9,6 @@
 #include "base/lock.h"
 #include "bench/bench_cuda.h"
 #include "engine/engine.h"
-#include "engine/workers.h"
 #include "io/walk/walk.h"
 #include "report/record.h"
 #include "run/pool.h"

@@ -10,7 +10,7 @@
 
 #include "bench/bench_cuda.h"
 #include "engine/layer_context.h"
-#include "engine/workers.h"
+#include "engine/memory.h"
 
 #define MOST_DISTINCT 16
 #define ENOUGH_PRODUCTS (4e8 / CONV_BENCH_SHORTER) // of all distinct images: a second of one core

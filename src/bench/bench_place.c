@@ -10,7 +10,6 @@
 #include "base/features.h"
 #include "bench/bench.h"
 #include "engine/memory.h"
-#include "engine/workers.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -15,9 +15,9 @@
 int conv_commands_main(const struct conv_device_ops *const *backends, int argc, char **argv);
 
 int conv_run_main(const struct conv_options *options);          // run.c
-int conv_list_main(const struct conv_options *options);         // list.c
-int conv_show_main(const struct conv_options *options);         // show.c
-int conv_devices_main(const struct conv_options *options);      // devices.c
+int conv_list_main(const struct conv_options *options);         // list_show.c
+int conv_show_main(const struct conv_options *options);         // list_show.c
+int conv_devices_main(const struct conv_options *options);      // list_show.c
 int conv_verify_main(const struct conv_options *options);       // verify.c
 int conv_layer_main(const struct conv_options *options);        // layer.c
 int conv_report_merge_main(const struct conv_options *options); // report_merge.c

@@ -14,7 +14,6 @@
 #include "conv.h"
 #include "engine/group.h"
 #include "engine/memory.h"
-#include "engine/workers.h"
 #include "filter/filter.h"
 #include "image/format.h"
 #include "kernels/stencil/stencil.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The caller publishes a job, wakes as many threads as may help, works on it itself, and then waits
 // until the last thread has left it. Indices are handed out by an atomic counter.
-#include "engine/workers.h"
+#include "engine/memory.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

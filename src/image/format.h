@@ -152,8 +152,8 @@ struct conv_image_header {
     // conv_image_weigh.
     int orientation;
     bool weighed;
-    // Samples are linear light to the power gamma / 100000 (curve.h). 0: not stated, or overruled
-    // by a colour space; then as in sRGB.
+    // Samples are linear light to the power gamma / 100000 (struct conv_curve). 0: not stated, or
+    // overruled by a colour space; then as in sRGB.
     uint32_t gamma;
     union { // what the format's other functions need beside the shape
         struct {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "image/curve.h"
 #include "io/files/paths.h"
 #include "run/layer_stage.h"
 

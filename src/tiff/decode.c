@@ -7,7 +7,6 @@
 #include <tiffio.h>
 
 #include "base/parallel.h"
-#include "tiff/libtiff.h"
 #include "tiff/tiff.h"
 
 #define PALETTE 256
