@@ -57,11 +57,9 @@ static bool write_at(struct conv_trace *trace, const char *data, size_t size, of
 {
     while (size > 0) {
         conv_stall_begin(trace->seekable ? NULL : trace->stall);
-        ssize_t wrote =
-            trace->seekable ? pwrite(trace->fd, data, size, at) : write(trace->fd, data, size);
+        ssize_t wrote = TEMP_FAILURE_RETRY(trace->seekable ? pwrite(trace->fd, data, size, at)
+                                                           : write(trace->fd, data, size));
         conv_stall_end(trace->seekable ? NULL : trace->stall);
-        if (wrote < 0 && errno == EINTR)
-            continue;
         if (wrote <= 0)
             return false;
         data += wrote;

@@ -359,11 +359,9 @@ enum conv_status conv_archive_output_settle(struct conv_archive_output *output,
     if (output->windows.fd < 0)
         return CONV_OK;
     close_windows(&output->windows);
-    int result;
-    do
-        result = ftruncate(output->file.fd, (off_t)output->at);
-    while (result != 0 && errno == EINTR);
-    return result ? conv_err_errno(err, errno, "cannot write %s", output->file.path) : CONV_OK;
+    return TEMP_FAILURE_RETRY(ftruncate(output->file.fd, (off_t)output->at)) != 0
+               ? conv_err_errno(err, errno, "cannot write %s", output->file.path)
+               : CONV_OK;
 }
 
 enum conv_status conv_archive_output_close(struct conv_archive_output *output, bool keep,

@@ -35,12 +35,9 @@ static int write_parts(int fd, const struct conv_encoded *encoded)
             first++;
             continue;
         }
-        ssize_t written = writev(fd, parts + first, CONV_ENCODED_PARTS - first);
-        if (written < 0) {
-            if (errno == EINTR)
-                continue;
+        ssize_t written = TEMP_FAILURE_RETRY(writev(fd, parts + first, CONV_ENCODED_PARTS - first));
+        if (written < 0)
             return -1;
-        }
         for (size_t left = (size_t)written; left > 0 && first < CONV_ENCODED_PARTS;) {
             size_t step = left < parts[first].iov_len ? left : parts[first].iov_len;
             if (step > 0) // an empty part may have no address
@@ -54,13 +51,10 @@ static int write_parts(int fd, const struct conv_encoded *encoded)
     return 0;
 }
 
-static int write_head(int fd, const struct conv_encoded *file)
+static bool write_head(int fd, const struct conv_encoded *file)
 {
-    ssize_t written;
-    do
-        written = pwrite(fd, file->head, file->head_size, 0);
-    while (written < 0 && errno == EINTR);
-    return written == (ssize_t)file->head_size ? 0 : -1;
+    return TEMP_FAILURE_RETRY(pwrite(fd, file->head, file->head_size, 0)) ==
+           (ssize_t)file->head_size;
 }
 
 // All parts, also those that are made meanwhile. *size: of what was written.
@@ -69,7 +63,7 @@ static enum conv_status write_content(const struct conv_file_write *write, int f
 {
     struct conv_encoded file = *write->encoded;
     for (*size = 0;;) {
-        if (write_parts(fd, &file) != 0 || (file.head_size > 0 && write_head(fd, &file) != 0))
+        if (write_parts(fd, &file) != 0 || (file.head_size > 0 && !write_head(fd, &file)))
             return conv_err_errno(err, errno, "cannot write %s", write->path);
         *size += file.size;
         enum conv_status status = file.next ? file.next(&file, err) : CONV_OK;

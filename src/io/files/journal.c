@@ -96,15 +96,6 @@ static enum conv_status take_line(struct conv_journal *journal, const char *line
     return status;
 }
 
-static ssize_t read_some(int fd, char *data, size_t size, off_t offset)
-{
-    ssize_t got;
-    do
-        got = pread(fd, data, size, offset);
-    while (got < 0 && errno == EINTR);
-    return got;
-}
-
 static enum conv_status about(struct conv_err *err, enum conv_status status)
 {
     return conv_err_hint(err, CONV_HINT_JOURNAL, 0, status);
@@ -164,8 +155,8 @@ static enum conv_status read_on(struct conv_journal *journal, struct conv_err *e
     size_t have = 0;
     for (;;) {
         bool begin = journal->read_to == 0;
-        ssize_t got = read_some(journal->fd, journal->buffer + have, BUFFER_SIZE - have,
-                                journal->read_to + (off_t)have);
+        ssize_t got = TEMP_FAILURE_RETRY(pread(journal->fd, journal->buffer + have,
+                                               BUFFER_SIZE - have, journal->read_to + (off_t)have));
         if (got < 0)
             return about(err, conv_err_errno(err, errno, "%s", journal->config.path));
         have += (size_t)got;
@@ -191,9 +182,7 @@ static enum conv_status append(struct conv_journal *journal, const char *text, s
                                struct conv_err *err)
 {
     while (size > 0) {
-        ssize_t written = write(journal->fd, text, size);
-        if (written < 0 && errno == EINTR)
-            continue;
+        ssize_t written = TEMP_FAILURE_RETRY(write(journal->fd, text, size));
         if (written < 0) {
             journal->torn = true;
             return conv_err_errno(err, errno, "cannot write the journal %s", journal->config.path);
@@ -201,20 +190,15 @@ static enum conv_status append(struct conv_journal *journal, const char *text, s
         text += written;
         size -= (size_t)written;
     }
-    while (journal->config.fsync && fdatasync(journal->fd) != 0)
-        if (errno != EINTR)
-            return conv_err_errno(err, errno, "cannot write the journal %s", journal->config.path);
+    if (journal->config.fsync && TEMP_FAILURE_RETRY(fdatasync(journal->fd)) != 0)
+        return conv_err_errno(err, errno, "cannot write the journal %s", journal->config.path);
     return CONV_OK;
 }
 
 // In place, at the start: a file system without locks is noticed before any work is done.
 static enum conv_status check_locks(struct conv_journal *journal, struct conv_err *err)
 {
-    int result;
-    do
-        result = flock(journal->fd, LOCK_EX | LOCK_NB);
-    while (result != 0 && errno == EINTR);
-    if (result == 0)
+    if (TEMP_FAILURE_RETRY(flock(journal->fd, LOCK_EX | LOCK_NB)) == 0)
         (void)flock(journal->fd, LOCK_UN);
     else if (errno != EWOULDBLOCK) {
         conv_err_errno(err, errno, "%s: replacing images needs a journal that can be locked",

@@ -252,11 +252,7 @@ int conv_paths_open_at(int folder, const char *path, int flags, mode_t mode,
 
 int conv_paths_sync(int fd)
 {
-    int result;
-    do
-        result = fsync(fd);
-    while (result != 0 && errno == EINTR);
-    return result;
+    return (int)TEMP_FAILURE_RETRY(fsync(fd));
 }
 
 int conv_paths_sync_folder(int fd)

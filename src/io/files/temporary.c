@@ -38,10 +38,7 @@ static bool read_text(char *text, size_t size, const char *path)
     int fd = conv_paths_open(path, O_RDONLY);
     if (fd < 0)
         return false;
-    ssize_t got;
-    do
-        got = read(fd, text, size - 1);
-    while (got < 0 && errno == EINTR);
+    ssize_t got = TEMP_FAILURE_RETRY(read(fd, text, size - 1));
     close(fd);
     text[got > 0 ? got : 0] = '\0';
     return got > 0;

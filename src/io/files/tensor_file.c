@@ -40,9 +40,7 @@ static enum conv_status read_at(int fd, void *data, size_t size, uint64_t offset
 {
     uint8_t *at = data;
     while (size > 0) {
-        ssize_t count = pread(fd, at, size, (off_t)offset);
-        if (count < 0 && errno == EINTR)
-            continue;
+        ssize_t count = TEMP_FAILURE_RETRY(pread(fd, at, size, (off_t)offset));
         if (count < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (count == 0)
@@ -323,9 +321,7 @@ static enum conv_status write_part(struct conv_tensor_writer *writer, uint64_t o
         return conv_temporary_write(&writer->file, data, size, err);
     const uint8_t *at = data;
     while (size > 0) {
-        ssize_t count = pwrite(writer->file.fd, at, size, (off_t)offset);
-        if (count < 0 && errno == EINTR)
-            continue;
+        ssize_t count = TEMP_FAILURE_RETRY(pwrite(writer->file.fd, at, size, (off_t)offset));
         if (count < 0)
             return conv_err_errno(err, errno, "cannot write %s", writer->file.path);
         at += count;

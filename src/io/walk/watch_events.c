@@ -314,9 +314,7 @@ void conv_watch_read_events(struct conv_watch *watch)
     } buffer;
     while (watch->arrivals.fresh < MOST_WAITING) {
         time_t now = time(NULL);
-        ssize_t got = read(watch->fd, buffer.bytes, sizeof buffer.bytes);
-        if (got < 0 && errno == EINTR)
-            continue;
+        ssize_t got = TEMP_FAILURE_RETRY(read(watch->fd, buffer.bytes, sizeof buffer.bytes));
         if (got <= 0) {
             watch->drained = now;
             watch->drained_ns = conv_clock_ns();
