@@ -45,18 +45,40 @@ bool conv_standard_is_shared(void)
            (S_ISREG(out.st_mode) || S_ISFIFO(out.st_mode) || S_ISSOCK(out.st_mode));
 }
 
+// `end`: fflush or fclose.
+static enum conv_status end_writing(FILE *file, int (*end)(FILE *file), const char *what,
+                                    const char *path, struct conv_err *err)
+{
+    bool bad = ferror(file) != 0; // of an earlier write, whose errno may be gone
+    errno = 0;
+    bad |= end(file) != 0;
+    if (bad && errno)
+        return conv_err_errno(err, errno, "cannot write %sto %s", what, path);
+    return bad ? conv_err_set(err, CONV_ERR_IO, "cannot write %sto %s", what, path) : CONV_OK;
+}
+
 enum conv_status conv_standard_flush(struct conv_err *err)
 {
-    bool bad = ferror(stdout) != 0; // of an earlier write, whose errno may be gone
-    errno = 0;
-    bad |= fflush(stdout) != 0;
-    if (!bad)
-        return CONV_OK;
-    if (conv_standard_is_closed(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed");
-    if (errno == 0)
-        return conv_err_set(err, CONV_ERR_IO, "cannot write to standard output");
-    return conv_err_errno(err, errno, "cannot write to standard output");
+    enum conv_status status = end_writing(stdout, fflush, "", "standard output", err);
+    return status && conv_standard_is_closed(STDOUT_FILENO)
+               ? conv_err_set(err, CONV_ERR_IO, "cannot write to standard output: it is closed")
+               : status;
+}
+
+enum conv_status conv_standard_close(FILE *file, const char *what, const char *path,
+                                     struct conv_err *err)
+{
+    return end_writing(file, fclose, what, path, err);
+}
+
+FILE *conv_standard_create(const char *path, enum conv_hint hint, struct conv_err *err)
+{
+    FILE *file = fopen(path, "we");
+    if (!file) {
+        conv_err_errno(err, errno, "%s", path);
+        conv_err_hint(err, hint, 0, err->status = CONV_ERR_USAGE);
+    }
+    return file;
 }
 
 // --- blocked writes ------------------------------------------------------------------------------

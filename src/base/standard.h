@@ -27,6 +27,13 @@ bool conv_standard_is_shared(void);
 // Flushes stdout. CONV_ERR_IO with the reason if anything printed there so far was not written.
 enum conv_status conv_standard_flush(struct conv_err *err);
 
+// A file that the program writes besides outputs: opens it, NULL with CONV_ERR_USAGE and the hint;
+// and closes it, CONV_ERR_IO ("cannot write the report to PATH", where `what` is "the report ") if
+// anything was not written.
+FILE *conv_standard_create(const char *path, enum conv_hint hint, struct conv_err *err);
+enum conv_status conv_standard_close(FILE *file, const char *what, const char *path,
+                                     struct conv_err *err);
+
 // --- blocked writes ------------------------------------------------------------------------------
 
 // Detects that a thread is blocked in writing to a pipe or terminal that is not being read, so that

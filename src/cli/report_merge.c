@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // conv report merge REPORT...
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/standard.h"
 #include "cli/commands.h"
 #include "report/merge.h"
 #include "report/report.h"
@@ -13,18 +13,12 @@
 static enum conv_status write_file(struct conv_merge *merge, const char *path, int code,
                                    struct conv_err *err)
 {
-    FILE *file = fopen(path, "we");
-    if (!file) {
-        conv_err_errno(err, errno, "%s", path);
-        return conv_err_hint(err, CONV_HINT_REPORT, 0, err->status = CONV_ERR_USAGE);
-    }
+    FILE *file = conv_standard_create(path, CONV_HINT_REPORT, err);
+    if (!file)
+        return CONV_ERR_USAGE;
     enum conv_status status = conv_merge_write(merge, file, code, NULL, err);
-    bool bad = ferror(file) != 0;
-    errno = 0;
-    bad |= fclose(file) != 0;
-    if (!status && bad)
-        status = conv_err_errno(err, errno ? errno : EIO, "cannot write the report to %s", path);
-    return status;
+    enum conv_status closed = conv_standard_close(file, "the report ", path, status ? NULL : err);
+    return status ? status : closed;
 }
 
 static enum conv_status check_output(const struct conv_options *options, struct conv_err *err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "page/page.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 
 #include "base/features.h"
+#include "base/standard.h"
 #include "report/json.h"
 
 #define PAGE_TEXT(name, text) static const char name[] = text;
@@ -432,9 +432,7 @@ enum conv_status conv_page_finish(struct conv_page *page, const char *record, st
     page->file = NULL;
     conv_stall_begin(stall);
     write_page(file, page, record);
-    errno = 0;
-    bad = ferror(file) != 0;
-    bad |= fclose(file) != 0;
+    enum conv_status status = conv_standard_close(file, "the page ", page->path, err);
     conv_stall_end(stall);
-    return bad ? conv_err_errno(err, errno, "cannot write the page to %s", page->path) : CONV_OK;
+    return status;
 }

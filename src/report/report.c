@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "report/report.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,16 +69,6 @@ void conv_report_say(const char *format, ...)
     fputc('\n', stderr);
 }
 
-static enum conv_status open_json_file(struct conv_report *report, struct conv_err *err)
-{
-    const char *path = report->config.json_path;
-    report->streams[1] = fopen(path, "we");
-    if (report->streams[1])
-        return CONV_OK;
-    conv_err_errno(err, errno, "%s", path);
-    return conv_err_hint(err, CONV_HINT_REPORT, 0, err->status = CONV_ERR_USAGE);
-}
-
 static void free_report(struct conv_report *report)
 {
     for (int d = 0; d < report->config.device_count; d++)
@@ -96,7 +85,9 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     report->config = *config;
     if (config->json)
         report->streams[0] = stdout;
-    enum conv_status status = config->json_path ? open_json_file(report, err) : CONV_OK;
+    if (config->json_path)
+        report->streams[1] = conv_standard_create(config->json_path, CONV_HINT_REPORT, err);
+    enum conv_status status = config->json_path && !report->streams[1] ? CONV_ERR_USAGE : CONV_OK;
     for (int d = 0; d < config->device_count && !status; d++)
         status = conv_overlap_open(&report->overlaps[d], err);
     if (status) {
@@ -480,18 +471,9 @@ enum conv_status conv_report_summarize(struct conv_report *report, int exit_code
             continue;
         conv_stall_begin(report->stall[i]);
         conv_json_summary(stream, &report->config, &report->totals, exit_code);
-        bool bad = ferror(stream) != 0;
-        errno = 0;
-        bad |= stream != stdout && fclose(stream) != 0;
+        if (stream != stdout)
+            status = conv_standard_close(stream, "the report ", report->config.json_path, err);
         conv_stall_end(report->stall[i]);
-        if (stream == stdout)
-            continue;
-        if (bad && errno)
-            status = conv_err_errno(err, errno, "cannot write the report to %s",
-                                    report->config.json_path);
-        else if (bad) // an earlier write failed
-            status = conv_err_set(err, CONV_ERR_IO, "cannot write the report to %s",
-                                  report->config.json_path);
     }
     if (!report->config.listener) {
         // A dry run prints its list on stdout.
