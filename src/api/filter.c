@@ -56,24 +56,6 @@ const char *conv_kernel_name(int index, const char **device)
 
 // --- creation ------------------------------------------------------------------------------------
 
-static enum conv_status parse_alpha(enum conv_alpha_mode *alpha, const char *text,
-                                    struct conv_err *err)
-{
-    static const char *const names[] = {[CONV_ALPHA_KEEP] = "keep",
-                                        [CONV_ALPHA_FILTER] = "filter",
-                                        [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
-    *alpha = CONV_ALPHA_KEEP;
-    for (int i = 0; text && i < 3; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *alpha = (enum conv_alpha_mode)i;
-            return CONV_OK;
-        }
-    return text ? conv_err_set(err, CONV_ERR_USAGE,
-                               "unknown alpha mode '%.64s' (there are keep, filter, premultiply)",
-                               text)
-                : CONV_OK;
-}
-
 // Reads the options that do not concern the filters themselves.
 static enum conv_status read_settings(struct conv_backend_config *config,
                                       const conv_context *context,
@@ -82,10 +64,16 @@ static enum conv_status read_settings(struct conv_backend_config *config,
     config->floats = options->floats != 0;
     config->variant = options->variant;
     config->device = context->device->ordinal;
-    enum conv_status status = parse_alpha(&config->alpha, options->alpha, err);
-    if (!status)
-        status = conv_filter_parse_border(&config->border, &config->border_value,
-                                          options->border ? options->border : "replicate", err);
+    int alpha = options->alpha
+                    ? conv_suggest_choice("alpha mode", options->alpha, conv_alpha_names,
+                                          sizeof conv_alpha_names[0], CONV_ALPHA_MODES, err)
+                    : CONV_ALPHA_KEEP;
+    if (alpha < 0)
+        return CONV_ERR_USAGE;
+    config->alpha = (enum conv_alpha_mode)alpha;
+    enum conv_status status =
+        conv_filter_parse_border(&config->border, &config->border_value,
+                                 options->border ? options->border : "replicate", err);
     if (!status && config->floats && config->alpha == CONV_ALPHA_PREMULTIPLY)
         status = conv_err_set(err, CONV_ERR_USAGE,
                               "float32 results and premultiplied alpha cannot be combined: results "

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Convolution layers: batches in host memory pass through a stream of the layer's context in parts;
 // those in device memory are queued as they are. The coefficients of filter banks, as weights.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,22 +30,14 @@ struct conv_layer_object {
 
 // --- options -------------------------------------------------------------------------------------
 
-// The index of `text` among the names, or 0 without a text.
-static enum conv_status parse_name(int *index, const char *text, const char *const *names,
-                                   const char *what, struct conv_err *err)
+// The index of `text` among the names, or 0 without a text; -1 with *err.
+static int choose(const char *text, const char *const *names, const char *what,
+                  struct conv_err *err)
 {
-    char all[64] = "";
-    *index = 0;
-    for (int i = 0; text && names[i]; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *index = i;
-            return CONV_OK;
-        }
-        conv_text_add(all, sizeof all, ", ", "%s", names[i]);
-    }
-    return text ? conv_err_set(err, CONV_ERR_USAGE, "unknown %s '%.32s' (there are %s)", what, text,
-                               all)
-                : CONV_OK;
+    size_t count = 0;
+    while (names[count])
+        count++;
+    return text ? conv_suggest_choice(what, text, names, sizeof *names, count, err) : 0;
 }
 
 static bool read_element(enum conv_element *element, conv_sample sample)
@@ -92,7 +83,6 @@ static enum conv_status read_steps(int *y, int *x, int step, int in_row, const c
 static enum conv_status read_options(struct conv_layer *layer, const conv_layer_options *options,
                                      struct conv_err *err)
 {
-    int activation, precision;
     if (options->maps < 1 || options->channels < 1)
         return conv_err_set(err, CONV_ERR_USAGE, "%d maps and %d channels; both must be at least 1",
                             options->maps, options->channels);
@@ -124,14 +114,12 @@ static enum conv_status read_options(struct conv_layer *layer, const conv_layer_
         status = conv_layer_context_parse_padding(layer, options->padding, err);
     if (!status)
         status = conv_layer_context_parse_border(layer, options->border, err);
-    if (!status)
-        status =
-            parse_name(&activation, options->activation, conv_layer_activations, "activation", err);
-    if (!status)
-        status =
-            parse_name(&precision, options->precision, conv_layer_precisions, "precision", err);
     if (status)
         return status;
+    int activation = choose(options->activation, conv_layer_activations, "activation", err);
+    int precision = choose(options->precision, conv_layer_precisions, "precision", err);
+    if (activation < 0 || precision < 0)
+        return CONV_ERR_USAGE;
     layer->activation = (enum conv_activation)activation;
     layer->precision = (enum conv_precision)precision;
     return CONV_OK;

@@ -177,3 +177,19 @@ const char *conv_suggest_nearest(const char *word, const void *first, size_t ste
     const char *nearest;
     return conv_suggest_all(&nearest, 1, word, first, step, count) ? nearest : NULL;
 }
+
+int conv_suggest_choice(const char *what, const char *word, const void *first, size_t step,
+                        size_t count, struct conv_err *err)
+{
+    char all[1024] = "";
+    for (size_t i = 0; i < count; i++) {
+        const char *name = *(const char *const *)((const char *)first + i * step);
+        if (strcmp(name, word) == 0)
+            return (int)i;
+        conv_text_add(all, sizeof all, ", ", "%s", name);
+    }
+    const char *near = conv_suggest_nearest(word, first, step, count);
+    conv_err_set(err, CONV_ERR_USAGE, "unknown %s '%.64s'%s%s%s (there are %s)", what, word,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", all);
+    return -1;
+}

@@ -109,4 +109,9 @@ const char *conv_suggest_nearest(const char *word, const void *first, size_t ste
 size_t conv_suggest_all(const char **names, size_t room, const char *word, const void *first,
                         size_t step, size_t count);
 
+// The index of the candidate that `word` is. -1: none, with CONV_ERR_USAGE: "unknown WHAT 'WORD';
+// did you mean 'NEAR'? (there are A, B, C)".
+int conv_suggest_choice(const char *what, const char *word, const void *first, size_t step,
+                        size_t count, struct conv_err *err);
+
 #endif

@@ -84,7 +84,6 @@ static const char *const shard_choices[] = {"bytes", "name", NULL};          // 
 static const char *const shard_of_choices[] = {"archives", "members", NULL}; // conv_shard_of
 static const char *const strip_choices[] = {"none", "most", "all", NULL};    // enum conv_strip
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
-static const char *const alpha_choices[] = {"keep", "filter", "premultiply", NULL};
 static const char *const error_choices[] = {"copy", "skip", "stop", NULL};
 static const char *const others_choices[] = {"skip", "copy", NULL};
 static const char *const depth_choices[] = {"8", "16", NULL};
@@ -174,7 +173,7 @@ const struct conv_option conv_option_table[] = {
      .help = "pixels outside the image: replicate (default; also edge, clamp, nearest, copy), "
              "reflect, reflect101, wrap (tile, repeat), constant[:V] (default of conv layer: "
              "constant:0; black)"},
-    {CHOICE(DECIDES, "alpha", 0, "MODE", filter.alpha, alpha_choices),
+    {CHOICE(DECIDES, "alpha", 0, "MODE", filter.alpha, conv_alpha_names),
      .commands = RUN | VERIFY | STREAMS, .section = "Output",
      .help = "the alpha channel: premultiply (default where flat areas stay as they are: blur, "
              "sharpen), keep (default otherwise) or filter"},

@@ -95,9 +95,6 @@ static bool takes_part(const struct kernel *kernel)
 static enum conv_status open_kernel(const struct verify *verify, struct kernel *kernel,
                                     struct conv_err *err)
 {
-    static const char *const alpha[] = {[CONV_ALPHA_KEEP] = "keep",
-                                        [CONV_ALPHA_FILTER] = "filter",
-                                        [CONV_ALPHA_PREMULTIPLY] = "premultiply"};
     const struct conv_filter_choice *choice = &verify->options->filter;
     char border[32];
     snprintf(border, sizeof border, "%s", conv_filter_border_name(choice->border));
@@ -105,7 +102,7 @@ static enum conv_status open_kernel(const struct verify *verify, struct kernel *
         snprintf(border, sizeof border, "constant:%d", choice->border_value);
     conv_filter_options public = CONV_FILTER_OPTIONS_INIT;
     public.border = border;
-    public.alpha = alpha[choice->alpha];
+    public.alpha = conv_alpha_names[choice->alpha];
     public.kernel = choice->settings.kernel;
     public.divisor = choice->settings.divisor;
     public.bias = choice->settings.bias;

@@ -8,35 +8,25 @@
 
 #define MOST_NAMES 64
 
-static const char *device_word(enum conv_place place)
-{
-    return place == CONV_ON_CPU ? "CPU" : "GPU";
-}
-
 // Reports why there is no kernel `name` (NULL: any) at `place`.
 static enum conv_status no_variant(const char *name, enum conv_place place, struct conv_err *err)
 {
-    const char *device = device_word(place);
+    const char *device = conv_place_word(place);
     if (!name)
         return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can run this filter", device);
     const char *names[MOST_NAMES];
-    char all[512] = "";
+    char what[32];
     size_t count = 0;
     int variant_count;
     const struct conv_variant *const *variants = conv_stencil_variants(&variant_count);
-    for (int i = 0; i < variant_count && count < MOST_NAMES; i++) {
-        if (variants[i]->place != place)
-            continue;
-        if (strcmp(variants[i]->name, name) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "kernel '%s' cannot run this filter on this %s", name, device);
-        conv_text_add(all, sizeof all, ", ", "%s", variants[i]->name);
-        names[count++] = variants[i]->name;
-    }
-    const char *near = conv_suggest_nearest(name, names, sizeof names[0], count);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown %s kernel '%s'%s%s%s (there are %s)", device,
-                        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
-                        all);
+    for (int i = 0; i < variant_count && count < MOST_NAMES; i++)
+        if (variants[i]->place == place)
+            names[count++] = variants[i]->name;
+    snprintf(what, sizeof what, "%s kernel", device);
+    return conv_suggest_choice(what, name, names, sizeof names[0], count, err) < 0
+               ? CONV_ERR_USAGE
+               : conv_err_set(err, CONV_ERR_USAGE, "kernel '%s' cannot run this filter on this %s",
+                              name, device);
 }
 
 // The plans of an op whose stencils are set.
@@ -58,7 +48,7 @@ static enum conv_status choose_kernels(struct conv_chain_op *op,
     }
     if (!any)
         return config->kernel ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                             device_word(place))
+                                             conv_place_word(place))
                               : no_variant(config->variant, place, err);
     for (int d = 0; d < depths; d++) {
         if (!variant[d])

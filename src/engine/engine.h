@@ -359,6 +359,11 @@ extern const struct conv_device_ops conv_device_cpu, conv_device_cuda;
 // so; its `built` is false.
 extern const struct conv_device_ops *const conv_engine_devices[CONV_ENGINE_DEVICES];
 
+static inline const char *conv_place_word(enum conv_place place)
+{
+    return place == CONV_ON_CPU ? "CPU" : "GPU";
+}
+
 // The device that the first `size` characters of `text` name: "cpu", "cuda", "cuda:3" (*ordinal is
 // 3, else 0). NULL: none.
 const struct conv_device_ops *conv_engine_parse(const struct conv_device_ops *const *backends,

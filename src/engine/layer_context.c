@@ -26,44 +26,29 @@ static size_t align(size_t bytes, size_t to)
 
 // --- the choice of a kernel ----------------------------------------------------------------------
 
-static const char *device_word(enum conv_place place)
-{
-    return place == CONV_ON_CPU ? "CPU" : "GPU";
-}
-
 // CONV_ERR_USAGE if no kernel of that place has the name.
 static enum conv_status check_name(const char *name, enum conv_place place, struct conv_err *err)
 {
     const char *names[MOST_NAMES];
-    char all[1024] = "";
+    char what[32];
     size_t count = 0;
     int variant_count;
     const struct conv_layer_variant *const *variants = conv_layer_variants(&variant_count);
-    for (int i = 0; i < variant_count && count < MOST_NAMES - 1; i++) {
-        if (variants[i]->place != place)
-            continue;
-        if (strcmp(variants[i]->name, name) == 0)
-            return CONV_OK;
-        conv_text_add(all, sizeof all, ", ", "%s", variants[i]->name);
-        names[count++] = variants[i]->name;
-    }
+    for (int i = 0; i < variant_count && count < MOST_NAMES - 1; i++)
+        if (variants[i]->place == place)
+            names[count++] = variants[i]->name;
     const struct conv_layer_variant *library = conv_engine_devices[place]->tensors->library;
-    if (library && strcmp(library->name, name) == 0)
-        return CONV_OK;
-    if (library) {
-        conv_text_add(all, sizeof all, ", ", "%s", library->name);
+    if (library)
         names[count++] = library->name;
-    }
-    const char *near = conv_suggest_nearest(name, names, sizeof names[0], count);
-    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
-                           "%s: no layer kernel of the %s%s%s%s (there are %s)", name,
-                           device_word(place), near ? "; did you mean '" : "", near ? near : "",
-                           near ? "'?" : "", all);
+    snprintf(what, sizeof what, "%s layer kernel", conv_place_word(place));
+    return conv_suggest_choice(what, name, names, sizeof names[0], count, err) < 0
+               ? conv_err_hint(err, CONV_HINT_VARIANT, 0, CONV_ERR_USAGE)
+               : CONV_OK;
 }
 
 static enum conv_status no_variant(const struct conv_layer_context *context, struct conv_err *err)
 {
-    const char *device = device_word(context->ops->place);
+    const char *device = conv_place_word(context->ops->place);
     if (!context->variant)
         return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can do this layer", device);
     return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,

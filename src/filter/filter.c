@@ -147,6 +147,8 @@ double conv_filter_sum(const struct conv_filter *filter)
 
 // --- borders -------------------------------------------------------------------------------------
 
+const char *const conv_alpha_names[] = {"keep", "filter", "premultiply", NULL};
+
 // The names of the borders. The first one of a border is OpenCV's; the aliases are those of
 // ImageMagick (edge, tile), libvips (copy, repeat, black), GLSL and PyTorch (clamp), SciPy
 // (nearest).

@@ -89,7 +89,9 @@ enum conv_alpha_mode {
     CONV_ALPHA_KEEP,        // colours only; alpha passes through
     CONV_ALPHA_FILTER,      // all channels
     CONV_ALPHA_PREMULTIPLY, // all, the colours multiplied by alpha before and divided by it after
+    CONV_ALPHA_MODES,
 };
+extern const char *const conv_alpha_names[]; // ended by NULL
 
 // Checks sides, ranges and scale, and for a magnitude that the matrix is square and of integers.
 // CONV_ERR_FORMAT with the reason.

@@ -99,21 +99,12 @@ static const struct {
     const char *name;
     const struct conv_png_encoder *encoder;
 } encoders[] = {{"fast", NULL}, {"libpng", &conv_png_libpng}, {"stb", &conv_png_stb}};
-enum { COUNT = sizeof encoders / sizeof encoders[0] };
 
 enum conv_status conv_png_parse_encoder(const struct conv_png_encoder **encoder, const char *name,
                                         struct conv_err *err)
 {
-    for (int i = 0; i < COUNT; i++) {
-        if (strcmp(name, encoders[i].name) == 0) {
-            *encoder = encoders[i].encoder;
-            return CONV_OK;
-        }
-    }
-    const char *near = conv_suggest_nearest(name, &encoders[0].name, sizeof encoders[0], COUNT);
-    if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown encoder '%.64s'; did you mean '%s'?",
-                            name, near);
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown encoder '%.64s' (there are fast, libpng, stb)", name);
+    int index = conv_suggest_choice("encoder", name, &encoders[0].name, sizeof encoders[0],
+                                    sizeof encoders / sizeof encoders[0], err);
+    *encoder = index < 0 ? NULL : encoders[index].encoder;
+    return index < 0 ? CONV_ERR_USAGE : CONV_OK;
 }
