@@ -10,12 +10,10 @@
 #include "engine/engine.h"
 #include "png/png.h"
 
-struct conv_api_coder; // codec.c
-
 struct conv_context_object {
     struct conv_device_context *device;
-    char name[16];                 // "cpu", "cuda:0"
-    struct conv_api_coder *coders; // of each thread and format; made when the first file is coded
+    char name[16];              // "cpu", "cuda:0"
+    struct conv_codec **coders; // of each thread and format; made when the first file is coded
     uint64_t max_pixels;
     int previous;        // of a call: the caller's current device
     bool entered;        // which is to be restored

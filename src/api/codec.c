@@ -15,11 +15,6 @@
 #define KEEP ((size_t)64 << 20)
 
 // Of one worker for one format.
-struct conv_api_coder {
-    struct conv_codec *codec;
-    struct conv_codec_config config;
-};
-
 enum conv_status conv_api_find_format(const struct conv_format **format, const char *extension,
                                       struct conv_err *err)
 {
@@ -33,7 +28,7 @@ void conv_api_coders_close(conv_context *context)
 {
     int count = context->device ? context->device->threads * conv_format_count : 0;
     for (int i = 0; context->coders && i < count; i++)
-        conv_formats[i % conv_format_count]->close(context->coders[i].codec);
+        conv_codec_close(context->coders[i]);
     free(context->coders);
 }
 
@@ -49,23 +44,20 @@ enum conv_status conv_api_coder_get(conv_context *context, int worker,
                                     const struct conv_codec_config *config,
                                     struct conv_codec **codec, struct conv_err *err)
 {
-    static const struct conv_codec_config standard = {.level = -1};
-    struct conv_api_coder *own = &context->coders[worker * conv_format_count];
+    struct conv_codec_config own = config ? *config : (struct conv_codec_config){.level = -1};
+    struct conv_codec **kept = &context->coders[worker * conv_format_count];
+    enum conv_status status = CONV_OK;
     for (int i = 0; conv_formats[i] != format; i++)
-        own++;
-    if (own->codec && config && !is_same(&own->config, config)) {
-        format->close(own->codec);
-        own->codec = NULL;
+        kept++;
+    own.keep = KEEP;
+    if (*kept && config && !is_same(&(*kept)->config, config)) {
+        conv_codec_close(*kept);
+        *kept = NULL;
     }
-    if (!own->codec) {
-        own->config = config ? *config : standard;
-        own->config.keep = KEEP;
-        enum conv_status status = format->open(&own->codec, &own->config, err);
-        if (status)
-            return status;
-    }
-    *codec = own->codec;
-    return CONV_OK;
+    if (!*kept)
+        status = conv_codec_open(kept, format, &own, err);
+    *codec = *kept;
+    return status;
 }
 
 // --- batches -------------------------------------------------------------------------------------

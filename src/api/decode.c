@@ -285,7 +285,7 @@ static enum conv_status decode_view(conv_context *context, int worker,
             file->format->decode(codec, file->data, file->size, &file->header, &planes, NULL, err);
     else
         status = decode_rows(context, codec, file, &view, err);
-    file->format->trim(codec);
+    conv_codec_trim(codec);
     return status;
 }
 

@@ -128,7 +128,7 @@ static enum conv_status encode_from(struct encoding *encoding, int worker, int i
         status = hand_over(context, file, room.memory, room.bytes, size, err);
     else if (!room.of_caller)
         conv_memory_give(context->device->pools, CONV_HOST, room.memory);
-    format->trim(codec);
+    conv_codec_trim(codec);
     return status;
 }
 

@@ -72,7 +72,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
 {
     struct row *row = add_row(bench, DECODE_CONV, "conv");
     struct conv_codec_config config = {.level = -1};
-    enum conv_status status = conv_png_format.open(&row->codec, &config, err);
+    enum conv_status status = conv_codec_open(&row->codec, &conv_png_format, &config, err);
     add_row(bench, DECODE_LIBPNG, "libpng");
     for (const struct conv_competitor *other = conv_competitors; other->name; other++)
         add_row(bench, DECODE_COMPETITOR, other->name)->competitor = other;
@@ -86,7 +86,7 @@ static enum conv_status add_rows(struct bench *bench, struct conv_err *err)
             continue;
         row = add_row(bench, ENCODE, encoders[i].name);
         row->level = config.level;
-        status = conv_png_format.open(&row->codec, &config, err);
+        status = conv_codec_open(&row->codec, &conv_png_format, &config, err);
     }
     return status;
 }
@@ -301,7 +301,7 @@ static enum conv_status find_wrong(const struct bench *bench, struct conv_err *e
 static void close_bench(struct bench *bench)
 {
     for (int i = 0; i < bench->row_count; i++) {
-        conv_png_format.close(bench->rows[i].codec);
+        conv_codec_close(bench->rows[i].codec);
         conv_buffer_free(&bench->rows[i].pixels);
     }
     conv_bench_images_free(&bench->all);

@@ -173,14 +173,14 @@ enum conv_status conv_bench_codec_device(const struct conv_bench_options *option
     if (!conv_bench_cuda())
         return conv_err_set(err, CONV_ERR_USAGE, "%s does not decode or encode images",
                             options->device->name);
-    enum conv_status status = conv_png_format.open(&bench.codec, &png, err);
+    enum conv_status status = conv_codec_open(&bench.codec, &conv_png_format, &png, err);
     if (!status)
         status = prepare_all(&bench, images, err);
     if (!status)
         status = run_all(&bench, err);
     if (!status && bench.wrong)
         status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels: %d times", bench.wrong);
-    conv_png_format.close(bench.codec);
+    conv_codec_close(bench.codec);
     conv_bench_reader_free(&bench.reader);
     return status;
 }

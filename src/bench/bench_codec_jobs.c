@@ -150,9 +150,9 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
     for (int i = 0; i < options->jobs && !status; i++) {
         struct thread *thread = &bench.threads[i];
         thread->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
-        status = thread->planes
-                     ? conv_png_format.open(&thread->codec, &options->choice->outputs.codec, err)
-                     : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        status = thread->planes ? conv_codec_open(&thread->codec, &conv_png_format,
+                                                  &options->choice->outputs.codec, err)
+                                : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     }
     if (!status)
         status = measure(&bench, 1, one, err);
@@ -162,7 +162,7 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
         print(options, images, rates, one);
     conv_workers_close(bench.workers);
     for (int i = 0; bench.threads && i < options->jobs; i++) {
-        conv_png_format.close(bench.threads[i].codec);
+        conv_codec_close(bench.threads[i].codec);
         free(bench.threads[i].planes);
     }
     free(bench.threads);

@@ -154,10 +154,10 @@ enum conv_status conv_bench_images_filter(struct conv_bench_images *images,
     if (!status)
         status = conv_device_cpu.open(&backend, &config, err);
     if (!status)
-        status = conv_png_format.open(&codec, &png, err);
+        status = conv_codec_open(&codec, &conv_png_format, &png, err);
     for (int i = 0; i < images->count && !status; i++)
         status = filter(backend, codec, &images->images[i], err);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
     conv_device_cpu.close(backend);
     conv_device_context_close(config.context);
     return status;

@@ -92,7 +92,7 @@ static bool frame_file(struct encoding *encoding, int worker, const struct entry
     struct conv_codec **codec = &encoding->codecs[worker];
     struct conv_image shape = conv_view_planes(&item->view);
     struct conv_err err;
-    if (!*codec && encoding->format->open(codec, item->config, &err))
+    if (!*codec && conv_codec_open(codec, encoding->format, item->config, &err))
         return false;
     encoding->format->device->frame(*codec, &shape, &entry->encoding, NULL, data,
                                     (size_t)entry->place.size, file);
@@ -380,7 +380,7 @@ enum conv_status conv_cuda_context_encode(struct conv_device_context *device,
         if (status)
             drop_files(&encoding);
         for (int i = 0; i < device->threads; i++)
-            encoding.format->close(encoding.codecs[i]);
+            conv_codec_close(encoding.codecs[i]);
     }
     free(encoding.codecs);
     free(encoding.entries);

@@ -111,6 +111,49 @@ enum conv_status conv_metadata_add_source(struct conv_metadata *metadata, const 
     return CONV_OK;
 }
 
+// --- codecs --------------------------------------------------------------------------------------
+
+enum conv_status conv_codec_open(struct conv_codec **out, const struct conv_format *format,
+                                 const struct conv_codec_config *config, struct conv_err *err)
+{
+    struct conv_codec *codec = calloc(1, format->codec_bytes);
+    enum conv_status status = CONV_OK;
+    *out = NULL;
+    if (!codec)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
+    codec->format = format;
+    codec->config = *config;
+    codec->config.keep = config->keep ? config->keep : SIZE_MAX;
+    if (format->open)
+        status = format->open(codec, err);
+    if (status)
+        conv_codec_close(codec);
+    else
+        *out = codec;
+    return status;
+}
+
+void conv_codec_close(struct conv_codec *codec)
+{
+    if (!codec)
+        return;
+    if (codec->format->close)
+        codec->format->close(codec);
+    conv_buffer_free(&codec->scratch);
+    conv_buffer_free(&codec->row);
+    conv_buffer_free(&codec->file);
+    free(codec);
+}
+
+void conv_codec_trim(struct conv_codec *codec)
+{
+    if (codec->format->trim)
+        codec->format->trim(codec);
+    conv_buffer_trim(&codec->scratch, codec->config.keep);
+    conv_buffer_trim(&codec->row, codec->config.keep);
+    conv_buffer_trim(&codec->file, codec->config.keep);
+}
+
 // --- failures ------------------------------------------------------------------------------------
 
 enum conv_status conv_format_read_failure(const struct conv_format_fault *fault, size_t size,

@@ -313,8 +313,20 @@ struct conv_bands {
 
 // --- a format ------------------------------------------------------------------------------------
 
-// Scratch memory of one worker for one format; each format has its own kind.
-struct conv_codec;
+// What one worker keeps for one format, from image to image. A format's own codec begins with it.
+struct conv_codec {
+    const struct conv_format *format;
+    struct conv_codec_config config; // `keep` is not 0
+    struct conv_buffer scratch, row, file;
+};
+
+// CONV_ERR_MEMORY, and as conv_format.open; *codec is then NULL.
+enum conv_status conv_codec_open(struct conv_codec **codec, const struct conv_format *format,
+                                 const struct conv_codec_config *config, struct conv_err *err);
+void conv_codec_close(struct conv_codec *codec); // NULL is fine
+
+// Frees buffers larger than config.keep, the bytes of the last `encode` among them.
+void conv_codec_trim(struct conv_codec *codec);
 
 // The coders that a device may have.
 enum conv_device_coder { CONV_DEVICE_PNG, CONV_DEVICE_JPEG, CONV_DEVICE_CODERS };
@@ -427,12 +439,11 @@ struct conv_format {
     void (*keep)(const uint8_t *data, size_t size, const struct conv_image_header *header,
                  struct conv_kept *kept);
 
-    // CONV_ERR_USAGE: the encoder has no such level; CONV_ERR_MEMORY. *codec is then NULL.
-    enum conv_status (*open)(struct conv_codec **codec, const struct conv_codec_config *config,
-                             struct conv_err *err);
-    void (*close)(struct conv_codec *codec); // NULL is fine
-
-    // Frees buffers larger than config.keep, the bytes of the last `encode` among them.
+    // Of its codec, and what that has besides struct conv_codec; each NULL: nothing.
+    // CONV_ERR_USAGE: the encoder has no such level; CONV_ERR_MEMORY; `close` is called then, too.
+    size_t codec_bytes;
+    enum conv_status (*open)(struct conv_codec *codec, struct conv_err *err);
+    void (*close)(struct conv_codec *codec);
     void (*trim)(struct conv_codec *codec);
 
     // Upper bounds, except for some KiB, of the bytes that decoding such a file, or encoding such

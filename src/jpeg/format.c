@@ -7,10 +7,8 @@
 #include "jpeg/cpu/cpu_jpeg.h"
 #include "jpeg/jpeg.h"
 
-struct conv_codec {
-    struct conv_codec_config config;
-    struct conv_buffer scratch;
-    struct conv_buffer file;
+struct own {
+    struct conv_codec codec;
     struct conv_buffer luma; // that replaces a file's, encoded
     struct conv_libjpeg_session *session;
     struct conv_jpeg_encoding encoding; // of the session
@@ -23,35 +21,18 @@ static void take_luma(struct conv_image_header *header)
     header->jpeg.luma = true;
 }
 
-static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
-                                   struct conv_err *err)
+static void close_own(struct conv_codec *codec)
 {
-    struct conv_codec *codec = calloc(1, sizeof *codec);
-    *out = codec;
-    if (!codec)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
-    codec->config = *config;
-    return CONV_OK;
+    struct own *own = (struct own *)codec;
+    conv_libjpeg_end(&own->session);
+    conv_buffer_free(&own->luma);
 }
 
-static void close_codec(struct conv_codec *codec)
+static void trim_own(struct conv_codec *codec)
 {
-    if (!codec)
-        return;
-    conv_libjpeg_end(&codec->session);
-    conv_buffer_free(&codec->scratch);
-    conv_buffer_free(&codec->file);
-    conv_buffer_free(&codec->luma);
-    free(codec);
-}
-
-static void trim(struct conv_codec *codec)
-{
-    size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
-    conv_libjpeg_end(&codec->session); // of an image that failed
-    conv_buffer_trim(&codec->scratch, keep);
-    conv_buffer_trim(&codec->file, keep);
-    conv_buffer_trim(&codec->luma, keep);
+    struct own *own = (struct own *)codec;
+    conv_libjpeg_end(&own->session); // of an image that failed
+    conv_buffer_trim(&own->luma, codec->config.keep);
 }
 
 static size_t decode_bytes(const struct conv_image_header *header, size_t size)
@@ -149,21 +130,22 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
                                   const struct conv_metadata *metadata, int from, int to,
                                   struct conv_err *err)
 {
+    struct own *own = (struct own *)codec;
     if (from == 0)
-        conv_jpeg_choose(&codec->encoding, &codec->config, src, metadata);
+        conv_jpeg_choose(&own->encoding, &codec->config, src, metadata);
     if (src->depth != 8)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG has 8 bits per sample, not %d",
                             src->depth);
     if (metadata && metadata->source)
-        return conv_libjpeg_replace_luma(&codec->scratch, &codec->luma, &codec->file, src,
+        return conv_libjpeg_replace_luma(&codec->scratch, &own->luma, &codec->file, src,
                                          metadata->data + metadata->size, metadata->source,
-                                         &codec->encoding, codec->config.stop, err);
+                                         &own->encoding, codec->config.stop, err);
     bool alpha = src->channels % 2 == 0;
     enum conv_status status = alpha ? check_alpha(codec, src, source, from, to, err) : CONV_OK;
-    return status ? status
-                  : conv_libjpeg_encode_some(&codec->session, &codec->scratch, &codec->file, src,
-                                             source, &codec->encoding, from, to, codec->config.stop,
-                                             err);
+    return status
+               ? status
+               : conv_libjpeg_encode_some(&own->session, &codec->scratch, &codec->file, src, source,
+                                          &own->encoding, from, to, codec->config.stop, err);
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
@@ -259,8 +241,8 @@ static void frame(struct conv_codec *codec, const struct conv_image *shape,
                   const struct conv_device_encoding *encoding, const struct conv_metadata *metadata,
                   const uint8_t *data, size_t size, struct conv_encoded *file)
 {
-    size_t head = conv_jpeg_write_head(codec->head, shape, encoding);
-    put_parts(file, codec->head, head, data, size, metadata);
+    size_t head = conv_jpeg_write_head(((struct own *)codec)->head, shape, encoding);
+    put_parts(file, ((struct own *)codec)->head, head, data, size, metadata);
 }
 
 static const struct conv_format_device device = {
@@ -293,9 +275,9 @@ const struct conv_format conv_jpeg_format = {
     .take_common = conv_jpeg_take_common,
     .put_common = conv_jpeg_put_common,
     .keep = conv_jpeg_keep,
-    .open = open_codec,
-    .close = close_codec,
-    .trim = trim,
+    .codec_bytes = sizeof(struct own),
+    .close = close_own,
+    .trim = trim_own,
     .decode_bytes = decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,

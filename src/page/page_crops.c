@@ -193,9 +193,9 @@ void conv_page_take_pairs(struct conv_page *page, const struct conv_samples *sam
 {
     struct conv_codec_config config = {.level = LEVEL};
     struct conv_codec *codec = NULL;
-    if (conv_png_format.open(&codec, &config, NULL))
+    if (conv_codec_open(&codec, &conv_png_format, &config, NULL))
         return;
     for (int i = 0; i < samples->pair_count; i++)
         page->pair_count += take_pair(codec, &samples->pairs[i], &page->pairs[page->pair_count]);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
 }

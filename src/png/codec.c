@@ -284,15 +284,12 @@ static bool is_animated(const uint8_t *data, size_t size)
 
 #define HEAD_BYTES 29 // signature and IHDR without its CRC
 
-struct conv_codec {
-    const struct conv_png_encoder *encoder; // NULL: ours
+// scratch: interleaved rows, for other encoders.
+struct own {
+    struct conv_codec codec;
     int level;
-    size_t keep;               // bytes per buffer that trim keeps
-    const atomic_int *stop;    // may be NULL
     struct conv_encoder *fast; // ours; NULL with another
     struct conv_decoder decoder;
-    struct conv_buffer pixels;      // interleaved rows
-    struct conv_buffer file;        // the last encoded image
     uint8_t head[CONV_ENCODE_HEAD]; // of the last frame
 };
 
@@ -315,57 +312,41 @@ enum conv_status conv_png_check_level(const struct conv_codec_config *config, st
     return CONV_OK;
 }
 
-static void close_codec(struct conv_codec *codec)
+static void close_own(struct conv_codec *codec)
 {
-    if (!codec)
-        return;
-    conv_encode_close(codec->fast);
-    conv_decoder_free(&codec->decoder);
-    conv_buffer_free(&codec->pixels);
-    conv_buffer_free(&codec->file);
-    free(codec);
+    struct own *own = (struct own *)codec;
+    conv_encode_close(own->fast);
+    conv_decoder_free(&own->decoder);
 }
 
-static enum conv_status open_codec(struct conv_codec **codec,
-                                   const struct conv_codec_config *config, struct conv_err *err)
+static enum conv_status open_own(struct conv_codec *codec, struct conv_err *err)
 {
-    *codec = NULL;
+    struct own *own = (struct own *)codec;
+    const struct conv_codec_config *config = &codec->config;
     enum conv_status status = conv_png_check_level(config, err);
     if (status)
         return status;
-    int level = level_of(config);
-    struct conv_codec *made = calloc(1, sizeof *made);
-    if (!made)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    made->encoder = config->encoder;
-    made->level = level;
-    made->keep = config->keep > 0 ? config->keep : SIZE_MAX;
-    made->stop = made->decoder.stop = config->stop;
-    made->decoder.parallel = config->parallel;
-    if (made->encoder && made->encoder->prepare)
-        made->encoder->prepare(level);
-    if (!made->encoder)
-        status =
-            conv_encode_open(&made->fast, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, err);
-    if (made->fast) {
-        conv_encode_set_stop(made->fast, config->stop);
-        conv_encode_share(made->fast, config->parallel);
+    own->level = level_of(config);
+    own->decoder.stop = config->stop;
+    own->decoder.parallel = config->parallel;
+    if (config->encoder && config->encoder->prepare)
+        config->encoder->prepare(own->level);
+    if (!config->encoder)
+        status = conv_encode_open(&own->fast, own->level, conv_cpu_features(),
+                                  CONV_ENCODE_MAX_CHUNK, err);
+    if (own->fast) {
+        conv_encode_set_stop(own->fast, config->stop);
+        conv_encode_share(own->fast, config->parallel);
     }
-    if (status) {
-        close_codec(made);
-        return status;
-    }
-    *codec = made;
-    return CONV_OK;
+    return status;
 }
 
-static void trim(struct conv_codec *codec)
+static void trim_own(struct conv_codec *codec)
 {
-    if (codec->fast)
-        conv_encode_trim(codec->fast, codec->keep);
-    conv_decoder_trim(&codec->decoder, codec->keep);
-    conv_buffer_trim(&codec->pixels, codec->keep);
-    conv_buffer_trim(&codec->file, codec->keep);
+    struct own *own = (struct own *)codec;
+    if (own->fast)
+        conv_encode_trim(own->fast, codec->config.keep);
+    conv_decoder_trim(&own->decoder, codec->config.keep);
 }
 
 // From level 2 on all filtered rows are held at once.
@@ -389,9 +370,9 @@ static bool is_refused(const struct conv_decoder *decoder, struct conv_err *err)
 
 // libpng allocates rows of its own. Those of the fast decoder would double the memory that a
 // damaged file of long rows takes; interlaced files do not use them, and the next file may.
-static void make_room(struct conv_codec *codec, const struct conv_image_header *header)
+static void make_room(struct own *own, const struct conv_image_header *header)
 {
-    conv_decoder_trim(&codec->decoder, header->png.interlaced ? codec->keep : 0);
+    conv_decoder_trim(&own->decoder, header->png.interlaced ? own->codec.config.keep : 0);
 }
 
 // To the planes of *dst, or to `rows`.
@@ -399,15 +380,17 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
                                const struct conv_image_header *header, const struct conv_image *dst,
                                const struct conv_rows *rows, struct conv_err *err)
 {
+    struct own *own = (struct own *)codec;
     assert(rows || (dst->width == header->shape.width && dst->height == header->shape.height &&
                     dst->channels == header->shape.channels && dst->depth == header->shape.depth));
-    codec->decoder.put_rows = rows;
-    if (conv_decode_fast(&codec->decoder, data, size, header, dst))
+    own->decoder.put_rows = rows;
+    if (conv_decode_fast(&own->decoder, data, size, header, dst))
         return CONV_OK;
-    if (is_refused(&codec->decoder, err))
+    if (is_refused(&own->decoder, err))
         return CONV_ERR_FORMAT;
-    make_room(codec, header);
-    return conv_libpng_decode(&codec->pixels, data, size, header, dst, rows, codec->stop, err);
+    make_room(own, header);
+    return conv_libpng_decode(&codec->scratch, data, size, header, dst, rows, codec->config.stop,
+                              err);
 }
 
 static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
@@ -429,18 +412,19 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                const struct conv_metadata *meta, int from, int to,
                                struct conv_encoded *bytes, struct conv_err *err)
 {
+    struct own *own = (struct own *)codec;
     struct conv_buffer *file = &codec->file;
     bool all = from == 0 && to == src->height;
     enum conv_status status =
-        !all ? conv_encode_some(codec->fast, file, src, from, to, err)
-        : codec->encoder
-            ? codec->encoder->encode(&codec->pixels, file, src, codec->level, codec->stop, err)
-            : conv_encode_image(codec->fast, file, src, NULL, err);
+        !all                    ? conv_encode_some(own->fast, file, src, from, to, err)
+        : codec->config.encoder ? codec->config.encoder->encode(&codec->scratch, file, src,
+                                                                own->level, codec->config.stop, err)
+                                : conv_encode_image(own->fast, file, src, NULL, err);
     if (status)
         return status;
     size_t head = all ? CONV_ENCODE_HEAD : 0, tail = all ? CONV_ENCODE_TAIL : 0;
-    conv_encode_put_head(codec->head, src);
-    put_parts(bytes, codec->head, meta, file->data + head, file->size - head - tail);
+    conv_encode_put_head(own->head, src);
+    put_parts(bytes, own->head, meta, file->data + head, file->size - head - tail);
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         if ((i < 2 && from > 0) || (i > 2 && to < src->height)) { // around the image data
             bytes->size -= bytes->part[i].size;
@@ -455,11 +439,12 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
                                     const struct conv_file_room *room, size_t *size,
                                     struct conv_err *err)
 {
-    struct conv_buffer into = {.capacity = conv_encode_room(codec->fast, src)};
+    const struct own *own = (const struct own *)codec;
+    struct conv_buffer into = {.capacity = conv_encode_room(own->fast, src)};
     uint8_t *file = into.data = room->take(room->context, into.capacity);
     if (!file)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", into.capacity);
-    enum conv_status status = conv_encode_image(codec->fast, &into, src, source, err);
+    enum conv_status status = conv_encode_image(own->fast, &into, src, source, err);
     assert(into.data == file); // large enough, so it has not grown
     *size = into.size;
     return status;
@@ -477,15 +462,16 @@ static void decodes_bands(struct conv_image_header *header, size_t, struct conv_
 static void encodes_bands(const struct conv_codec *codec, const struct conv_image *shape,
                           const struct conv_metadata *, int rows, struct conv_bands *bands)
 {
+    const struct own *own = (const struct own *)codec;
     *bands = (struct conv_bands){0};
-    if (codec->fast)
-        bands->unit = conv_encode_some_rows(codec->fast, shape);
-    if (!codec->fast)
+    if (own->fast)
+        bands->unit = conv_encode_some_rows(own->fast, shape);
+    if (!own->fast)
         bands->refusal = "this encoder takes whole images";
     else if (bands->unit == 0)
         bands->refusal = "a PNG of less than 8 MiB of samples is encoded as a whole";
     else if (rows > 0)
-        bands->bytes = conv_encode_some_bytes(codec->fast, shape, rows);
+        bands->bytes = conv_encode_some_bytes(own->fast, shape, rows);
 }
 
 // --- for decoding and encoding on a device -------------------------------------------------------
@@ -525,8 +511,9 @@ static void frame(struct conv_codec *codec, const struct conv_image *shape,
                   const struct conv_device_encoding *, const struct conv_metadata *meta,
                   const uint8_t *idat, size_t idat_size, struct conv_encoded *bytes)
 {
-    conv_encode_put_head(codec->head, shape);
-    put_parts(bytes, codec->head, meta, idat, idat_size);
+    struct own *own = (struct own *)codec;
+    conv_encode_put_head(own->head, shape);
+    put_parts(bytes, own->head, meta, idat, idat_size);
 }
 
 static const struct conv_format_device device = {
@@ -555,9 +542,10 @@ const struct conv_format conv_png_format = {
     .collect = conv_png_collect,
     .take_common = conv_png_take_common,
     .put_common = conv_png_put_common,
-    .open = open_codec,
-    .close = close_codec,
-    .trim = trim,
+    .codec_bytes = sizeof(struct own),
+    .open = open_own,
+    .close = close_own,
+    .trim = trim_own,
     .decode_bytes = conv_decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,

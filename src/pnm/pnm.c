@@ -19,16 +19,6 @@
 #define HEADER_MOST 65536   // bytes, comments included
 #define HEAD_MOST 160       // bytes of a header that is written
 
-struct conv_codec {
-    const struct conv_format *format;
-    struct conv_codec_config config;
-    const struct conv_unfilter *splits;
-    const struct conv_filter_rows *joins;
-    struct conv_buffer row;   // of samples, as in a file
-    struct conv_buffer plane; // one row of planes
-    struct conv_buffer file;
-};
-
 // True after row y, of that many bytes, once in a while if the work is to stop.
 static bool is_to_stop(const struct conv_codec *codec, int y, size_t row)
 {
@@ -331,12 +321,12 @@ static void unpack(uint8_t *to, const uint8_t *bits, size_t width)
 }
 
 // Sets *row to the next row, aligned for uint16_t at 16 bits: where it lies in the file if it can
-// be used as it is, else in codec->row.
+// be used as it is, else in codec->scratch.
 static enum conv_status get_row(struct conv_codec *codec, struct text *text, const uint8_t **row,
                                 const struct conv_image_header *header, struct conv_err *err)
 {
     size_t bytes = row_bytes(header);
-    uint8_t *own = codec->row.data;
+    uint8_t *own = codec->scratch.data;
     const uint8_t *from = own;
     int maxval = header->pnm.maxval;
     if (is_text(header)) {
@@ -368,18 +358,20 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
 {
     struct text text = {.data = data, .size = size, .at = header->pnm.at};
     size_t bytes = samples_per_row(header) * (size_t)(header->shape.depth / 8);
+    const struct conv_unfilter *splits = conv_unfilter_choose(conv_cpu_features());
     const uint8_t *row, *end = data + size;
-    if (!conv_buffer_reserve(&codec->row, bytes + CONV_UNFILTER_SLACK))
+    if (!conv_buffer_reserve(&codec->scratch, bytes + CONV_UNFILTER_SLACK))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     for (int y = 0; y < header->shape.height; y++) {
         enum conv_status status = get_row(codec, &text, &row, header, err);
         if (status)
             return status;
-        bool slack = row == codec->row.data || (size_t)(end - row) >= bytes + CONV_UNFILTER_SLACK;
+        bool slack =
+            row == codec->scratch.data || (size_t)(end - row) >= bytes + CONV_UNFILTER_SLACK;
         if (rows)
             rows->put_interleaved(rows->context, y, row);
         else if (slack)
-            codec->splits->split(dst, y, row);
+            splits->split(dst, y, row);
         else
             conv_interleave_split(dst, y, row);
         if (is_to_stop(codec, y, bytes))
@@ -391,40 +383,6 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
 static size_t decode_bytes(const struct conv_image_header *header, size_t)
 {
     return samples_per_row(header) * (size_t)(header->shape.depth / 8);
-}
-
-// --- codec ---------------------------------------------------------------------------------------
-
-static enum conv_status open_codec(struct conv_codec **out, const struct conv_format *format,
-                                   const struct conv_codec_config *config, struct conv_err *err)
-{
-    struct conv_codec *codec = calloc(1, sizeof *codec);
-    *out = codec;
-    if (!codec)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
-    codec->format = format;
-    codec->config = *config;
-    codec->splits = conv_unfilter_choose(conv_cpu_features());
-    codec->joins = conv_filter_rows_choose(conv_cpu_features());
-    return CONV_OK;
-}
-
-static void close_codec(struct conv_codec *codec)
-{
-    if (!codec)
-        return;
-    conv_buffer_free(&codec->row);
-    conv_buffer_free(&codec->plane);
-    conv_buffer_free(&codec->file);
-    free(codec);
-}
-
-static void trim(struct conv_codec *codec)
-{
-    size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
-    conv_buffer_trim(&codec->row, keep);
-    conv_buffer_trim(&codec->plane, keep);
-    conv_buffer_trim(&codec->file, keep);
 }
 
 // --- encoding ------------------------------------------------------------------------------------
@@ -482,13 +440,13 @@ static bool is_opaque(const struct conv_image *row)
     return least == (row->depth == 8 ? 255u : MOST_VALUE);
 }
 
-static void join(const struct conv_codec *codec, uint8_t *to, const struct conv_image *row)
+static void join(const struct conv_filter_rows *joins, uint8_t *to, const struct conv_image *row)
 {
     const uint8_t *planes[CONV_IMAGE_MAX_CHANNELS];
     for (int c = 0; c < row->channels; c++)
         planes[c] = row->plane[c].data;
     if (row->depth == 8)
-        codec->joins->join(to, planes, row->channels, (size_t)row->width);
+        joins->join(to, planes, row->channels, (size_t)row->width);
     else
         conv_interleave_join(to, row, 0);
 }
@@ -500,10 +458,10 @@ static bool take_row(struct conv_codec *codec, struct conv_image *row, const str
     size_t stride = conv_image_stride(src->width, src->depth);
     *row = *src;
     row->height = 1;
-    if (source && !conv_buffer_reserve(&codec->plane, CONV_IMAGE_MAX_CHANNELS * stride))
+    if (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride))
         return false;
     for (int c = 0; c < src->channels; c++)
-        row->plane[c].data = source ? codec->plane.data + (size_t)c * stride
+        row->plane[c].data = source ? codec->row.data + (size_t)c * stride
                                     : src->plane[c].data + y * src->plane[c].stride;
     if (source)
         source->get(source->context, y, row);
@@ -523,6 +481,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
                                     const struct conv_file_room *room, size_t *size,
                                     struct conv_err *err)
 {
+    const struct conv_filter_rows *joins = conv_filter_rows_choose(conv_cpu_features());
     char head[HEAD_MOST];
     int kind = kind_of(codec->format, src);
     if (kind == 0)
@@ -541,7 +500,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
         if (kind != 7 && src->channels % 2 == 0 && !is_opaque(&row))
             return refuse(codec->format, "its transparent pixels", CONV_HINT_OTHER_FORMAT, err);
         row = written(&row, kind);
-        join(codec, to, &row);
+        join(joins, to, &row);
         if (is_to_stop(codec, y, bytes))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     }
@@ -587,13 +546,7 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
 
 // --- rows ----------------------------------------------------------------------------------------
 
-// Only `open` knows which of the formats a codec is for.
 #define FORMAT(id, title, ...)                                                                     \
-    static enum conv_status open_##id(                                                             \
-        struct conv_codec **codec, const struct conv_codec_config *config, struct conv_err *err)   \
-    {                                                                                              \
-        return open_codec(codec, &conv_##id##_format, config, err);                                \
-    }                                                                                              \
     const struct conv_format conv_##id##_format = {                                                \
         .name = title,                                                                             \
         .patterns = {__VA_ARGS__},                                                                 \
@@ -605,9 +558,7 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
         .probe = probe,                                                                            \
         .check_size = check_size,                                                                  \
         .extent = extent,                                                                          \
-        .open = open_##id,                                                                         \
-        .close = close_codec,                                                                      \
-        .trim = trim,                                                                              \
+        .codec_bytes = sizeof(struct conv_codec),                                                  \
         .decode_bytes = decode_bytes,                                                              \
         .encode_bytes = encode_bytes,                                                              \
         .decode = decode,                                                                          \

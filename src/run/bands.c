@@ -160,11 +160,11 @@ static void *decode(void *context)
     struct ring *ring = context;
     const struct conv_rows rows = {.put = put, .context = ring};
     struct conv_codec *codec;
-    enum conv_status status = ring->format->open(&codec, &ring->config, &ring->err);
+    enum conv_status status = conv_codec_open(&codec, ring->format, &ring->config, &ring->err);
     if (!status)
         status = ring->format->decode(codec, ring->data, ring->size, &ring->header, NULL, &rows,
                                       &ring->err);
-    ring->format->close(codec);
+    conv_codec_close(codec);
     conv_lock_acquire(&ring->lock);
     ring->over = true;
     ring->status = status;

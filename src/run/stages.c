@@ -34,7 +34,7 @@ enum conv_status conv_codecs_open(struct conv_codecs **out, const struct conv_co
     codecs->count = conv_format_count;
     codecs->keep = config->keep ? config->keep : SIZE_MAX;
     for (int i = 0; i < codecs->count && !status; i++)
-        status = conv_formats[i]->open(&codecs->codec[i], config, err);
+        status = conv_codec_open(&codecs->codec[i], conv_formats[i], config, err);
     if (status)
         conv_codecs_close(codecs);
     else
@@ -45,7 +45,7 @@ enum conv_status conv_codecs_open(struct conv_codecs **out, const struct conv_co
 void conv_codecs_close(struct conv_codecs *codecs)
 {
     for (int i = 0; codecs && i < codecs->count; i++)
-        conv_formats[i]->close(codecs->codec[i]);
+        conv_codec_close(codecs->codec[i]);
     if (codecs)
         conv_buffer_free(&codecs->image);
     if (codecs)
@@ -65,7 +65,7 @@ struct conv_codec *conv_codecs_of(const struct conv_codecs *codecs,
 void conv_codecs_trim(struct conv_codecs *codecs)
 {
     for (int i = 0; i < codecs->count; i++)
-        conv_formats[i]->trim(codecs->codec[i]);
+        conv_codec_trim(codecs->codec[i]);
     conv_buffer_trim(&codecs->image, codecs->keep);
 }
 

@@ -150,11 +150,10 @@ void conv_libtiff_close(struct conv_libtiff *tiff)
 
 #define MOST_CHANNELS CONV_IMAGE_MAX_CHANNELS
 
-struct conv_codec {
-    struct conv_codec_config config;
-    struct conv_buffer band;    // rows as they are in the file, or to be written
-    struct conv_buffer row;     // planes of a row
-    struct conv_buffer file;    // strips, then the directory
+// scratch: rows as they are in the file, or to be written; row: planes of a row, or the directory;
+// file: strips.
+struct own {
+    struct conv_codec codec;
     struct conv_libtiff writer; // of a file, open between its first and its last rows
     uint8_t head[CONV_TIFF_HEADER];
 };
@@ -291,8 +290,8 @@ static bool write_strips(struct conv_codec *codec, struct conv_libtiff *tiff,
         if (tiff->fault.cancelled)
             return false;
         for (int i = 0; i < count; i++)
-            put_samples(codec->band.data + (size_t)i * row_bytes(src), src, y + i);
-        if (TIFFWriteEncodedStrip(tiff->tif, (uint32_t)(y / rows), codec->band.data,
+            put_samples(codec->scratch.data + (size_t)i * row_bytes(src), src, y + i);
+        if (TIFFWriteEncodedStrip(tiff->tif, (uint32_t)(y / rows), codec->scratch.data,
                                   (tmsize_t)(row_bytes(src) * (size_t)count)) < 0 ||
             tiff->failed)
             return false;
@@ -330,7 +329,7 @@ static bool end_file(struct conv_codec *codec, struct conv_libtiff *tiff,
     if ((tiff->start + file->size) % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
         return false;
     size_t at = tiff->start + file->size;
-    conv_tiff_write_header(codec->head, at, metadata);
+    conv_tiff_write_header(((struct own *)codec)->head, at, metadata);
     return conv_tiff_write_directory(&codec->row, at, directory->entry, directory->count, metadata);
 }
 
@@ -338,7 +337,7 @@ static enum conv_status write_rows(struct conv_codec *codec, const struct conv_i
                                    int compression, const struct conv_metadata *metadata, int from,
                                    int to, struct conv_err *err)
 {
-    struct conv_libtiff *tiff = &codec->writer;
+    struct conv_libtiff *tiff = &((struct own *)codec)->writer;
     struct directory directory;
     describe(&directory, src, compression);
     if (!tiff->failed && from == 0)
@@ -358,8 +357,8 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     int compression = choose_compression(metadata);
     size_t strip = row_bytes(src) * (size_t)strip_rows(src);
     size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
-    struct conv_libtiff *tiff = &codec->writer;
-    if (!conv_buffer_reserve(&codec->band, strip))
+    struct conv_libtiff *tiff = &((struct own *)codec)->writer;
+    if (!conv_buffer_reserve(&codec->scratch, strip))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (from == 0) {
         conv_libtiff_close(tiff); // of an image that failed
@@ -386,13 +385,13 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     made.part[3].data = codec->row.data;
     made.part[3].size = codec->row.size;
     if (from == 0) {
-        made.part[0].data = codec->head;
+        made.part[0].data = ((struct own *)codec)->head;
         made.part[0].size = CONV_TIFF_HEADER;
         made.part[1].data = carried ? metadata->data + CONV_TIFF_HEADER : NULL;
         made.part[1].size = front - CONV_TIFF_HEADER;
         made.size += front;
     } else if (last) {
-        made.head = codec->head;
+        made.head = ((struct own *)codec)->head;
         made.head_size = CONV_TIFF_HEADER;
     }
     *file = made;
@@ -437,39 +436,13 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
                                const struct conv_image_header *header, const struct conv_image *dst,
                                const struct conv_rows *rows, struct conv_err *err)
 {
-    struct conv_tiff_scratch scratch = {&codec->band, &codec->row, codec->config.stop};
+    struct conv_tiff_scratch scratch = {&codec->scratch, &codec->row, codec->config.stop};
     return conv_tiff_decode(&scratch, data, size, header, dst, rows, err);
 }
 
-static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
-                                   struct conv_err *err)
+static void end_own(struct conv_codec *codec) // also of an image that failed
 {
-    struct conv_codec *codec = calloc(1, sizeof *codec);
-    *out = codec;
-    if (!codec)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
-    codec->config = *config;
-    return CONV_OK;
-}
-
-static void close_codec(struct conv_codec *codec)
-{
-    if (!codec)
-        return;
-    conv_libtiff_close(&codec->writer);
-    conv_buffer_free(&codec->band);
-    conv_buffer_free(&codec->row);
-    conv_buffer_free(&codec->file);
-    free(codec);
-}
-
-static void trim(struct conv_codec *codec)
-{
-    size_t most = codec->config.keep ? codec->config.keep : SIZE_MAX;
-    conv_libtiff_close(&codec->writer); // of an image that failed
-    conv_buffer_trim(&codec->band, most);
-    conv_buffer_trim(&codec->row, most);
-    conv_buffer_trim(&codec->file, most);
+    conv_libtiff_close(&((struct own *)codec)->writer);
 }
 
 const struct conv_format conv_tiff_format = {
@@ -488,9 +461,9 @@ const struct conv_format conv_tiff_format = {
     .take_common = conv_tiff_take_common,
     .put_common = conv_tiff_put_common,
     .keep = keep,
-    .open = open_codec,
-    .close = close_codec,
-    .trim = trim,
+    .codec_bytes = sizeof(struct own),
+    .close = end_own,
+    .trim = end_own,
     .decode_bytes = conv_tiff_decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,

@@ -251,43 +251,27 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
 
 // --- codec ---------------------------------------------------------------------------------------
 
-struct conv_codec {
-    struct conv_codec_config config;
-    struct conv_buffer pixels; // decoded, interleaved
-    struct conv_buffer plane;  // one row of planes
+struct own {
+    struct conv_codec codec;
     WebPMemoryWriter file;
     uint8_t head[EXTENDED_HEAD];
 };
 
-static enum conv_status open_codec(struct conv_codec **out, const struct conv_codec_config *config,
-                                   struct conv_err *err)
+static enum conv_status open_own(struct conv_codec *codec, struct conv_err *)
 {
-    struct conv_codec *codec = calloc(1, sizeof *codec);
-    *out = codec;
-    if (!codec)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
-    codec->config = *config;
-    WebPMemoryWriterInit(&codec->file);
+    WebPMemoryWriterInit(&((struct own *)codec)->file);
     return CONV_OK;
 }
 
-static void close_codec(struct conv_codec *codec)
+static void close_own(struct conv_codec *codec)
 {
-    if (!codec)
-        return;
-    conv_buffer_free(&codec->pixels);
-    conv_buffer_free(&codec->plane);
-    WebPMemoryWriterClear(&codec->file);
-    free(codec);
+    WebPMemoryWriterClear(&((struct own *)codec)->file);
 }
 
-static void trim(struct conv_codec *codec)
+static void trim_own(struct conv_codec *codec)
 {
-    size_t keep = codec->config.keep ? codec->config.keep : SIZE_MAX;
-    conv_buffer_trim(&codec->pixels, keep);
-    conv_buffer_trim(&codec->plane, keep);
-    if (codec->file.max_size > keep)
-        WebPMemoryWriterClear(&codec->file);
+    if (((struct own *)codec)->file.max_size > codec->config.keep)
+        close_own(codec);
 }
 
 // --- decoding ------------------------------------------------------------------------------------
@@ -334,12 +318,12 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     size_t image_size, row = (size_t)header->shape.width * (size_t)header->shape.channels;
     size_t all = row * (size_t)header->shape.height;
     find_image(&image, &image_size, data, size);
-    if (!conv_buffer_reserve(&codec->pixels, all) || !WebPInitDecoderConfig(&config))
+    if (!conv_buffer_reserve(&codec->scratch, all) || !WebPInitDecoderConfig(&config))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     config.output.colorspace = header->shape.alpha ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA =
-        (WebPRGBABuffer){.rgba = codec->pixels.data, .stride = (int)row, .size = all};
+        (WebPRGBABuffer){.rgba = codec->scratch.data, .stride = (int)row, .size = all};
     WebPIDecoder *decoder = WebPIDecode(NULL, 0, &config);
     VP8StatusCode code = decoder ? decode_parts(decoder, image, image_size, codec->config.stop)
                                  : VP8_STATUS_OUT_OF_MEMORY;
@@ -348,9 +332,9 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
         return explain(code, size, err);
     for (int y = 0; y < header->shape.height; y++)
         if (rows)
-            rows->put_interleaved(rows->context, y, codec->pixels.data + (size_t)y * row);
+            rows->put_interleaved(rows->context, y, codec->scratch.data + (size_t)y * row);
         else
-            split(dst, y, codec->pixels.data + (size_t)y * row);
+            split(dst, y, codec->scratch.data + (size_t)y * row);
     return CONV_OK;
 }
 
@@ -391,11 +375,11 @@ static bool fill(struct conv_codec *codec, WebPPicture *picture, const struct co
     size_t stride = conv_image_stride(src->width, 8);
     row.height = 1;
     if (!WebPPictureAlloc(picture) ||
-        (source && !conv_buffer_reserve(&codec->plane, CONV_IMAGE_MAX_CHANNELS * stride)))
+        (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride)))
         return false;
     for (int y = 0; y < src->height; y++) {
         for (int c = 0; c < src->channels; c++)
-            row.plane[c].data = source ? codec->plane.data + (size_t)c * stride
+            row.plane[c].data = source ? codec->row.data + (size_t)c * stride
                                        : src->plane[c].data + y * src->plane[c].stride;
         if (source)
             source->get(source->context, y, &row);
@@ -416,11 +400,12 @@ static bool configure(WebPConfig *config, const struct conv_codec_config *asked,
     return lossy || WebPConfigLosslessPreset(config, LOSSLESS_LEVEL);
 }
 
-// To codec->file.
+// To the codec's file.
 static enum conv_status encode_to(struct conv_codec *codec, const struct conv_image *src,
                                   const struct conv_row_source *source,
                                   const struct conv_metadata *metadata, struct conv_err *err)
 {
+    struct own *own = (struct own *)codec;
     WebPConfig config;
     WebPPicture picture;
     struct conv_format_fault fault = {.text = "libwebp refuses it"};
@@ -433,10 +418,10 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
     picture.width = src->width;
     picture.height = src->height;
     picture.writer = WebPMemoryWrite;
-    picture.custom_ptr = &codec->file;
+    picture.custom_ptr = &own->file;
     picture.progress_hook = may_continue;
     picture.user_data = codec;
-    codec->file.size = 0;
+    own->file.size = 0;
     bool filled = fill(codec, &picture, src, source),
          done = filled && WebPEncode(&config, &picture);
     WebPEncodingError code = picture.error_code;
@@ -452,9 +437,10 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                const struct conv_metadata *metadata, int, int,
                                struct conv_encoded *file, struct conv_err *err)
 {
+    struct own *own = (struct own *)codec;
     enum conv_status status = encode_to(codec, src, NULL, metadata, err);
     if (!status)
-        put_parts(file, codec->head, codec->file.mem, codec->file.size, src, metadata);
+        put_parts(file, own->head, own->file.mem, own->file.size, src, metadata);
     return status;
 }
 
@@ -463,12 +449,13 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
                                     const struct conv_file_room *room, size_t *size,
                                     struct conv_err *err)
 {
+    struct own *own = (struct own *)codec;
     enum conv_status status = encode_to(codec, src, source, NULL, err);
-    uint8_t *to = status ? NULL : room->take(room->context, codec->file.size);
+    uint8_t *to = status ? NULL : room->take(room->context, own->file.size);
     if (!status && !to)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", codec->file.size);
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", own->file.size);
     if (to)
-        memcpy(to, codec->file.mem, *size = codec->file.size);
+        memcpy(to, own->file.mem, *size = own->file.size);
     return status;
 }
 
@@ -493,9 +480,10 @@ const struct conv_format conv_webp_format = {
     .extent = extent,
     .take_common = take_common,
     .put_common = put_common,
-    .open = open_codec,
-    .close = close_codec,
-    .trim = trim,
+    .codec_bytes = sizeof(struct own),
+    .open = open_own,
+    .close = close_own,
+    .trim = trim_own,
     .decode_bytes = decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = decode,

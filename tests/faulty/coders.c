@@ -132,7 +132,7 @@ static enum conv_status take_memory(struct memory *memory, const struct conv_gro
     memory->chunks = malloc(group->results + 1);
     if (!memory->planes || !memory->filtered || !memory->passthrough || !memory->chunks)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device's group");
-    return conv_png_format.open(&memory->codec, &config, err);
+    return conv_codec_open(&memory->codec, &conv_png_format, &config, err);
 }
 
 static enum conv_status copy_out(struct conv_group *group, const struct memory *memory,
@@ -183,7 +183,7 @@ enum conv_status faulty_run_coded(faulty_filter_fn filter, void *context, struct
 {
     struct memory memory = {0};
     enum conv_status status = run(filter, context, group, &memory, err);
-    conv_png_format.close(memory.codec);
+    conv_codec_close(memory.codec);
     free(memory.planes);
     free(memory.filtered);
     free(memory.passthrough);

@@ -76,14 +76,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(!format->put_common(&common, &header.shape, &metadata, &err));
     }
     struct conv_image image = header.shape;
-    require(!format->open(&codec, &config, &err));
+    require(!conv_codec_open(&codec, format, &config, &err));
     image_alloc(&image, 0xa5);
     enum conv_status status = format->decode(codec, data, size, &header, &image, NULL, &err);
     require(image_padding_is(&image, 0xa5));
     if (!status && image.depth <= format->most_depth)
         encode_again(format, codec, &image, &metadata);
     image_free(&image);
-    format->close(codec);
+    conv_codec_close(codec);
     conv_common_free(&common);
     conv_metadata_free(&metadata);
     return 0;

@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct conv_codec *codec;
     struct conv_image image = header.shape;
-    require(!conv_jpeg_format.open(&codec, &config, &err));
+    require(!conv_codec_open(&codec, &conv_jpeg_format, &config, &err));
     image_alloc(&image, 0xa5);
     enum conv_status status =
         conv_jpeg_format.decode(codec, data, size, &header, &image, NULL, &err);
@@ -124,6 +124,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!status)
         encode_again(codec, &image, &metadata);
     image_free(&image);
-    conv_jpeg_format.close(codec);
+    conv_codec_close(codec);
     return 0;
 }

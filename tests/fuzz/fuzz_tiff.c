@@ -119,13 +119,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (small && !tiff->check_size(data, size, &header, &err)) {
         struct conv_codec *codec;
         struct conv_image image;
-        require(!tiff->open(&codec, &config, &err));
+        require(!conv_codec_open(&codec, tiff, &config, &err));
         enum conv_status status = decode(codec, data, size, &header, &image);
         check_rows(codec, data, size, &header, status, &image);
         if (!status)
             encode_again(codec, &image, &metadata, &common);
         image_free(&image);
-        tiff->close(codec);
+        conv_codec_close(codec);
     }
     conv_common_free(&common);
     conv_metadata_free(&metadata);

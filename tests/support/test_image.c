@@ -96,7 +96,7 @@ struct conv_codec *image_codec(const struct conv_png_encoder *encoder, int level
 {
     const struct conv_codec_config config = {.encoder = encoder, .level = level};
     struct conv_codec *codec;
-    if (conv_png_format.open(&codec, &config, NULL))
+    if (conv_codec_open(&codec, &conv_png_format, &config, NULL))
         abort();
     return codec;
 }
@@ -115,6 +115,6 @@ enum conv_status image_decode(struct conv_image *image, const uint8_t *data, siz
     image_alloc(image, 0xa5);
     struct conv_codec *codec = image_codec(NULL, -1);
     status = conv_png_format.decode(codec, data, size, &header, image, NULL, err);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
     return status;
 }

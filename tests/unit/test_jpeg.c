@@ -32,9 +32,9 @@ static enum conv_status decode_until(struct conv_image *image, const atomic_int 
     *image = header.shape;
     image_alloc(image, 0xa5);
     const struct conv_codec_config config = {.level = -1, .stop = stop};
-    assert_int_equal(format->open(&codec, &config, &err), CONV_OK);
+    assert_int_equal(conv_codec_open(&codec, format, &config, &err), CONV_OK);
     status = format->decode(codec, file.data, file.size, &header, image, NULL, &err);
-    format->close(codec);
+    conv_codec_close(codec);
     assert_true(image_padding_is(image, 0xa5));
     return status;
 }

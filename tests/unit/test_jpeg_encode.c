@@ -31,7 +31,7 @@ static enum conv_status encode_as(const struct conv_image *image,
     const struct conv_format *format = &conv_jpeg_format;
     struct conv_codec *codec;
     struct conv_encoded encoded;
-    assert_int_equal(format->open(&codec, config, &err), CONV_OK);
+    assert_int_equal(conv_codec_open(&codec, format, config, &err), CONV_OK);
     enum conv_status status =
         format->encode(codec, image, metadata, 0, image->height, &encoded, &err);
     png_make_free(&file);
@@ -39,7 +39,7 @@ static enum conv_status encode_as(const struct conv_image *image,
         image_join(&file, &encoded);
     if (most)
         *most = format->encode_bytes(config, image, metadata);
-    format->close(codec);
+    conv_codec_close(codec);
     return status;
 }
 

@@ -227,7 +227,7 @@ UNIT_TEST(random_files)
     }
     if (is_timed())
         printf("the worst of %ld random files: %.2f times libpng's time\n", rounds, worst);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
 }
 
 int main(void)

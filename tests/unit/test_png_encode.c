@@ -71,7 +71,7 @@ static void check_shapes(const struct conv_png_encoder *encoder, int level)
             }
         }
     }
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
 }
 
 UNIT_TEST(round_trips)
@@ -89,7 +89,7 @@ UNIT_TEST(more_columns_than_libpng_takes_by_itself)
     struct conv_codec *codec = image_codec(&conv_png_libpng, -1);
     struct conv_image image = {.width = 1000003, .height = 1, .channels = 3, .depth = 8};
     check_round_trip(codec, &image, RAMP);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
 }
 
 UNIT_TEST(stb_says_what_it_cannot)
@@ -109,7 +109,7 @@ UNIT_TEST(stb_says_what_it_cannot)
     struct conv_image wide = {.width = 1 << 24, .height = 1, .channels = 1, .depth = 8};
     assert_int_equal(conv_png_format.encode(codec, &wide, NULL, 0, wide.height, &bytes, &err),
                      CONV_ERR_UNSUPPORTED);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
 }
 
 // A signal has come, or --fail-fast has ended the run.
@@ -138,7 +138,7 @@ UNIT_TEST(a_signal_ends_the_work_on_an_image)
         struct conv_image image = header.shape;
         image_alloc(&image, 0);
         config.stop = &stop;
-        assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
+        assert_int_equal(conv_codec_open(&codec, &conv_png_format, &config, NULL), CONV_OK);
         for (int turn = 0; turn < 2; turn++) {
             enum conv_status expected = turn ? CONV_OK : CONV_ERR_CANCELLED;
             assert_int_equal(
@@ -149,7 +149,7 @@ UNIT_TEST(a_signal_ends_the_work_on_an_image)
                 expected);
             atomic_store(&stop, -1);
         }
-        conv_png_format.close(codec);
+        conv_codec_close(codec);
         image_free(&image);
         png_make_free(&file);
     }

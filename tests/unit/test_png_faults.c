@@ -265,7 +265,7 @@ UNIT_TEST(header_of_another_file)
             assert_int_equal(status, CONV_ERR_FORMAT);
         image_free(&image);
     }
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
 }
 
 // Chunks that are carried over unchanged are not examined, so that none of them can make an image

@@ -75,7 +75,7 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
             assert_true(image_equal(&a, &b));
             image_free(&a);
             image_free(&b);
-            format->close(codec);
+            conv_codec_close(codec);
         }
         free(stream);
         png_make_free(&file);
@@ -175,10 +175,11 @@ UNIT_TEST(other_files_are_refused_with_their_kind)
     assert_string_equal(err.text, "empty file");
 
     struct conv_codec *codec;
-    assert_int_equal(format->open(&codec, &(struct conv_codec_config){.level = 99}, &err),
-                     CONV_ERR_USAGE);
+    assert_int_equal(
+        conv_codec_open(&codec, format, &(struct conv_codec_config){.level = 99}, &err),
+        CONV_ERR_USAGE);
     assert_null(codec);
-    format->close(codec);
+    conv_codec_close(codec);
 }
 
 UNIT_MAIN(NULL, NULL)

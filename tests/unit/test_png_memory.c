@@ -245,7 +245,7 @@ UNIT_TEST(memory_for_a_damaged_row)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     image_free(&planes);
-    conv_png_format.close(codec);
+    conv_codec_close(codec);
     png_make_free(&file);
 }
 

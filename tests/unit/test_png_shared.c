@@ -313,12 +313,12 @@ UNIT_TEST(files_are_the_same)
             struct conv_image *planes = shared ? &got : &want;
             errors[shared] = (struct conv_err){0};
             assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
-            assert_int_equal(conv_png_format.open(&codec, &config, NULL), CONV_OK);
+            assert_int_equal(conv_codec_open(&codec, &conv_png_format, &config, NULL), CONV_OK);
             *planes = header.shape;
             image_alloc(planes, 0);
             conv_png_format.decode(codec, file.data, file.size, &header, planes, NULL,
                                    &errors[shared]);
-            conv_png_format.close(codec);
+            conv_codec_close(codec);
         }
         file.data[at] ^= i > 1;
         assert_int_equal(errors[0].status, errors[1].status);

@@ -253,15 +253,11 @@ enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
                                           const struct conv_image *image, struct conv_err *err)
 {
     struct conv_codec_config config = {.level = -1};
-    if (reader->codec_format != reader->format) {
-        if (reader->codec)
-            reader->codec_format->close(reader->codec);
-        reader->codec = NULL;
-        reader->codec_format = NULL;
-        enum conv_status status = reader->format->open(&reader->codec, &config, err);
+    if (!reader->codec || reader->codec->format != reader->format) {
+        conv_codec_close(reader->codec);
+        enum conv_status status = conv_codec_open(&reader->codec, reader->format, &config, err);
         if (status)
             return status;
-        reader->codec_format = reader->format;
     }
     return reader->format->decode(reader->codec, reader->file.bytes, reader->file.size,
                                   &reader->header, image, NULL, err);
@@ -269,8 +265,7 @@ enum conv_status conv_image_reader_decode(struct conv_image_reader *reader,
 
 void conv_image_reader_close(struct conv_image_reader *reader)
 {
-    if (reader->codec)
-        reader->codec_format->close(reader->codec);
+    conv_codec_close(reader->codec);
     free(reader->file.data);
     *reader = (struct conv_image_reader){0};
 }

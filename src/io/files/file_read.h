@@ -62,8 +62,7 @@ struct conv_image_reader {
     const struct conv_format *format;
     struct conv_image_header header;
 
-    struct conv_codec *codec;               // opened when first needed
-    const struct conv_format *codec_format; // of `codec`
+    struct conv_codec *codec; // opened when first needed
 };
 
 // Reads the item's file and checks its header against the limits; of an animation the first frame
