@@ -82,14 +82,25 @@ const char *conv_format_article(const char *format)
     return strchr("AEHIO", format[0]) || strcmp(format, "SVG") == 0 ? "an" : "a";
 }
 
-enum conv_status conv_format_refuse(const char *wanted, const uint8_t *data, size_t size,
-                                    struct conv_err *err)
+enum conv_status conv_format_check_head(const struct conv_format *format, const uint8_t *data,
+                                        size_t size, struct conv_err *err)
 {
-    const char *format = conv_format_of_bytes(data, size);
-    if (!format || strcmp(format, wanted) == 0)
+    const char *kind = conv_format_of_bytes(data, size), *wanted = format->name;
+    bool is_short = size < format->head_bytes, is_own = !format->signature && is_short;
+    if (size == 0)
+        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
+    if (format->signature)
+        is_own = memcmp(data, format->signature, is_short ? size : format->head_bytes) == 0;
+    for (int i = 0; i < 2 && kind && format->kinds[i]; i++)
+        is_own = is_own || strcmp(kind, format->kinds[i]) == 0;
+    if (is_own)
+        return !is_short
+                   ? CONV_OK
+                   : conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
+    if (!kind || strcmp(kind, wanted) == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "not a %s (bad signature)", wanted);
-    return conv_err_set(err, CONV_ERR_FORMAT, "%s %s, not a %s", conv_format_article(format),
-                        format, wanted);
+    return conv_err_set(err, CONV_ERR_FORMAT, "%s %s, not a %s", conv_format_article(kind), kind,
+                        wanted);
 }
 
 void conv_metadata_free(struct conv_metadata *metadata)
@@ -152,6 +163,22 @@ void conv_codec_trim(struct conv_codec *codec)
     conv_buffer_trim(&codec->scratch, codec->config.keep);
     conv_buffer_trim(&codec->row, codec->config.keep);
     conv_buffer_trim(&codec->file, codec->config.keep);
+}
+
+bool conv_codec_take_row(struct conv_codec *codec, struct conv_image *row,
+                         const struct conv_image *src, const struct conv_row_source *source, int y)
+{
+    size_t stride = conv_image_stride(src->width, src->depth);
+    *row = *src;
+    row->height = 1;
+    if (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride))
+        return false;
+    for (int c = 0; c < src->channels; c++)
+        row->plane[c].data = source ? codec->row.data + (size_t)c * stride
+                                    : src->plane[c].data + y * src->plane[c].stride;
+    if (source)
+        source->get(source->context, y, row);
+    return true;
 }
 
 // --- failures ------------------------------------------------------------------------------------

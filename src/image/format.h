@@ -134,11 +134,6 @@ const char *conv_format_of_name(const char *path);
 // The article that a format's name takes: "a" or "an".
 const char *conv_format_article(const char *format);
 
-// CONV_ERR_FORMAT: a file that begins with these bytes is not of the format `wanted`, but of
-// another one, or its signature is damaged.
-enum conv_status conv_format_refuse(const char *wanted, const uint8_t *data, size_t size,
-                                    struct conv_err *err);
-
 // --- data that all formats share -----------------------------------------------------------------
 
 // What a file says about its image before it is decoded. Plain data that may be copied.
@@ -328,6 +323,11 @@ void conv_codec_close(struct conv_codec *codec); // NULL is fine
 // Frees buffers larger than config.keep, the bytes of the last `encode` among them.
 void conv_codec_trim(struct conv_codec *codec);
 
+// Sets *row to row y of the planes of *src, or of `source` (else NULL), which it gets in
+// codec->row. False: out of memory.
+bool conv_codec_take_row(struct conv_codec *codec, struct conv_image *row,
+                         const struct conv_image *src, const struct conv_row_source *source, int y);
+
 // The coders that a device may have.
 enum conv_device_coder { CONV_DEVICE_PNG, CONV_DEVICE_JPEG, CONV_DEVICE_CODERS };
 
@@ -380,11 +380,10 @@ struct conv_format {
     const char *extension;   // for a name that is made up, with the dot
     int most_depth;          // bits per sample (32: float32); `encode` takes no more
     int most_side;           // pixels in width and height, as above
-    size_t head_bytes;       // bytes of a file that check_head needs
-
-    // CONV_ERR_FORMAT if a file that begins with these bytes is not of this format. Fewer than
-    // head_bytes bytes are a whole file.
-    enum conv_status (*check_head)(const uint8_t *data, size_t size, struct conv_err *err);
+    // The bytes with which a file begins: head_bytes of `signature` or, if that is NULL, as many
+    // bytes as conv_format_of_bytes needs to call it one of `kinds`.
+    size_t head_bytes;
+    const char *signature, *kinds[2];
 
     // Fills *header. CONV_ERR_FORMAT; CONV_ERR_UNSUPPORTED for a kind of file that is not read.
     // Takes no memory; the sizes in it are not proven by the file.
@@ -487,6 +486,11 @@ struct conv_format {
 
     const struct conv_format_device *device; // NULL: no device codes this format
 };
+
+// CONV_ERR_FORMAT if a file that begins with these bytes is not of the format. Fewer than
+// head_bytes bytes are a whole file.
+enum conv_status conv_format_check_head(const struct conv_format *format, const uint8_t *data,
+                                        size_t size, struct conv_err *err);
 
 // The offset after the image and the parts that its file announces; `size` if nothing says it.
 static inline size_t conv_format_end(const struct conv_format *format, const uint8_t *data,

@@ -56,18 +56,6 @@ bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t si
 #define MAX_SAMPLING 4
 #define BLOCK 8 // pixels of a block's side
 
-enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, struct conv_err *err)
-{
-    static const uint8_t signature[CONV_JPEG_HEAD_SIZE] = {0xFF, CONV_MARKER_SOI, 0xFF};
-    if (size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    if (memcmp(data, signature, size < sizeof signature ? size : sizeof signature) != 0)
-        return conv_format_refuse("JPEG", data, size, err);
-    if (size < sizeof signature)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
-    return CONV_OK;
-}
-
 // Reports why there is no complete marker at `at`.
 static enum conv_status refuse_marker(const uint8_t *data, size_t size, size_t at,
                                       struct conv_err *err)
@@ -216,7 +204,7 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_i
     struct conv_marker marker;
     size_t at = 2;
     uint32_t interval = 0;
-    enum conv_status status = conv_jpeg_check_signature(data, size, err);
+    enum conv_status status = conv_format_check_head(&conv_jpeg_format, data, size, err);
     *header = (struct conv_image_header){0};
     while (!status) {
         size_t from = at;

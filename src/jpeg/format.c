@@ -103,20 +103,13 @@ static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_
                                     const struct conv_row_source *source, int from, int to,
                                     struct conv_err *err)
 {
-    size_t stride = conv_image_stride(src->width, 8);
-    struct conv_image one = {
-        .width = src->width, .height = 1, .channels = src->channels, .depth = 8};
-    if (source && !conv_buffer_reserve(&codec->scratch, CONV_IMAGE_MAX_CHANNELS * stride))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    for (int c = 0; source && c < src->channels; c++)
-        one.plane[c].data = codec->scratch.data + (size_t)c * stride;
-    const struct conv_plane *alpha = &(source ? &one : src)->plane[src->channels - 1];
+    struct conv_image row;
     for (int y = from; y < to; y++) {
         unsigned least = 255;
-        if (source)
-            source->get(source->context, y, &one);
+        if (!conv_codec_take_row(codec, &row, src, source, y))
+            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
         for (int x = 0; x < src->width; x++)
-            least &= alpha->data[y * alpha->stride + x];
+            least &= row.plane[row.channels - 1].data[x];
         if (least != 255)
             return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_OTHER_FORMAT,
                                    "JPEG cannot hold its transparent pixels");
@@ -221,7 +214,7 @@ static bool looks_decodable(const uint8_t *head, size_t bytes)
     struct conv_image_header header;
     struct conv_err err;
     return conv_jpeg_probe(head, bytes, &header, &err)
-               ? conv_jpeg_check_signature(head, bytes, &err) == CONV_OK
+               ? conv_format_check_head(&conv_jpeg_format, head, bytes, &err) == CONV_OK
                : header.device_stream;
 }
 
@@ -265,7 +258,7 @@ const struct conv_format conv_jpeg_format = {
     .most_depth = 8,
     .most_side = CONV_LIBJPEG_MOST_SIDE,
     .head_bytes = CONV_JPEG_HEAD_SIZE,
-    .check_head = conv_jpeg_check_signature,
+    .signature = "\xFF\xD8\xFF",
     .probe = conv_jpeg_probe,
     .check_size = conv_jpeg_check_size,
     .take_luma = take_luma,

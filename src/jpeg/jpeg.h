@@ -27,9 +27,7 @@ extern const struct conv_format conv_jpeg_format; // format.c
 
 // --- container.c: the markers before the first scan ----------------------------------------------
 
-// CONV_ERR_FORMAT if a file that begins with these bytes is not a JPEG.
-#define CONV_JPEG_HEAD_SIZE 3
-enum conv_status conv_jpeg_check_signature(const uint8_t *data, size_t size, struct conv_err *err);
+#define CONV_JPEG_HEAD_SIZE 3 // with which each begins
 
 // Reads the markers up to the first scan of a whole file. CONV_ERR_FORMAT, and CONV_ERR_UNSUPPORTED
 // for kinds of JPEG that are not read, with the cause.

@@ -27,21 +27,6 @@
 #define MOST_DATA_PER_BYTE 16
 #define MOST_DATA_UNCHECKED ((size_t)1 << 20)
 
-static const uint8_t signature[CONV_PNG_SIGNATURE_SIZE] = {0x89, 'P',  'N',  'G',
-                                                           '\r', '\n', 0x1a, '\n'};
-
-static enum conv_status check_head(const uint8_t *data, size_t size, struct conv_err *err)
-{
-    if (size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    if (memcmp(data, signature, size < CONV_PNG_SIGNATURE_SIZE ? size : CONV_PNG_SIGNATURE_SIZE) !=
-        0)
-        return conv_format_refuse("PNG", data, size, err);
-    if (size < CONV_PNG_SIGNATURE_SIZE)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
-    return CONV_OK;
-}
-
 bool conv_chunk_crc_is_right(const struct conv_chunk *chunk)
 {
     uint32_t crc = libdeflate_crc32(0, chunk->data - 4, (size_t)chunk->length + 4);
@@ -133,7 +118,7 @@ static void complete_header(struct conv_image_header *header)
 static enum conv_status probe(const uint8_t *data, size_t size, struct conv_image_header *header,
                               struct conv_err *err)
 {
-    enum conv_status status = check_head(data, size, err);
+    enum conv_status status = conv_format_check_head(&conv_png_format, data, size, err);
     if (status)
         return status;
     size_t at = CONV_PNG_SIGNATURE_SIZE;
@@ -481,7 +466,8 @@ static bool looks_decodable(const uint8_t *head, size_t)
 {
     struct conv_err err;
     bool palette = head[25] & 1, interlaced = head[28] != 0;
-    return !check_head(head, HEAD_BYTES, &err) && !interlaced && head[24] >= 8 && !palette;
+    return !conv_format_check_head(&conv_png_format, head, HEAD_BYTES, &err) && !interlaced &&
+           head[24] >= 8 && !palette;
 }
 
 // Palettes count as RGB, less than 8 bits as 8. 0 if it is not the head of a PNG.
@@ -493,7 +479,7 @@ static uint64_t head_samples(const uint8_t *head, size_t, uint64_t)
     int type = head[25];
     bool valid = type == CONV_COLOR_GRAY || type == CONV_COLOR_RGB || type == CONV_COLOR_PALETTE ||
                  type == CONV_COLOR_GRAY_ALPHA || type == CONV_COLOR_RGB_ALPHA;
-    if (!valid || check_head(head, HEAD_BYTES, &err))
+    if (!valid || conv_format_check_head(&conv_png_format, head, HEAD_BYTES, &err))
         return 0;
     uint64_t channels = (uint64_t)conv_chunk_channels(type);
     channels = type == CONV_COLOR_PALETTE ? 3 : channels;
@@ -533,7 +519,7 @@ const struct conv_format conv_png_format = {
     .most_depth = 16,
     .most_side = CONV_CHUNK_MAX_FIELD,
     .head_bytes = CONV_PNG_SIGNATURE_SIZE,
-    .check_head = check_head,
+    .signature = "\x89PNG\r\n\x1a\n",
     .probe = probe,
     .check_size = check_size,
     .orientation = conv_png_orientation,

@@ -157,25 +157,13 @@ static enum conv_status read_pam(struct text *text, struct conv_image *shape, in
     return CONV_OK;
 }
 
-static enum conv_status check_head(const uint8_t *data, size_t size, struct conv_err *err)
-{
-    if (size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    if (size < HEAD_LEAST)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
-    const char *name = conv_format_of_bytes(data, size);
-    if (!name || (strcmp(name, "PNM") != 0 && strcmp(name, "PAM") != 0))
-        return conv_format_refuse("PNM", data, size, err);
-    return CONV_OK;
-}
-
 static enum conv_status read_head(struct text *text, struct conv_image_header *header,
                                   struct conv_err *err)
 {
     struct conv_image *shape = &header->shape;
     int maxval = 1;
     *header = (struct conv_image_header){0};
-    enum conv_status status = check_head(text->data, text->size, err);
+    enum conv_status status = conv_format_check_head(&conv_pnm_format, text->data, text->size, err);
     if (status)
         return status;
     int kind = text->data[1] - '0';
@@ -451,23 +439,6 @@ static void join(const struct conv_filter_rows *joins, uint8_t *to, const struct
         conv_interleave_join(to, row, 0);
 }
 
-// Row y of the planes, or of the source.
-static bool take_row(struct conv_codec *codec, struct conv_image *row, const struct conv_image *src,
-                     const struct conv_row_source *source, int y)
-{
-    size_t stride = conv_image_stride(src->width, src->depth);
-    *row = *src;
-    row->height = 1;
-    if (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride))
-        return false;
-    for (int c = 0; c < src->channels; c++)
-        row->plane[c].data = source ? codec->row.data + (size_t)c * stride
-                                    : src->plane[c].data + y * src->plane[c].stride;
-    if (source)
-        source->get(source->context, y, row);
-    return true;
-}
-
 static enum conv_status refuse(const struct conv_format *format, const char *what,
                                enum conv_hint hint, struct conv_err *err)
 {
@@ -495,7 +466,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     memcpy(to, head, head_size);
     to += head_size;
     for (int y = 0; y < src->height; y++, to += bytes) {
-        if (!take_row(codec, &row, src, source, y))
+        if (!conv_codec_take_row(codec, &row, src, source, y))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
         if (kind != 7 && src->channels % 2 == 0 && !is_opaque(&row))
             return refuse(codec->format, "its transparent pixels", CONV_HINT_OTHER_FORMAT, err);
@@ -554,7 +525,7 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
         .most_depth = 16,                                                                          \
         .most_side = MOST_SIDE,                                                                    \
         .head_bytes = HEAD_LEAST,                                                                  \
-        .check_head = check_head,                                                                  \
+        .kinds = {"PNM", "PAM"},                                                                   \
         .probe = probe,                                                                            \
         .check_size = check_size,                                                                  \
         .extent = extent,                                                                          \

@@ -235,24 +235,12 @@ static void open_for_reading(struct conv_libtiff *tiff, const uint8_t *data, siz
     conv_libtiff_open(tiff, "rO", most); // the lists of strips are read when they are needed
 }
 
-enum conv_status conv_tiff_check_head(const uint8_t *data, size_t size, struct conv_err *err)
-{
-    if (size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    const char *format = conv_format_of_bytes(data, size);
-    if (!format || strcmp(format, "TIFF") != 0)
-        return conv_format_refuse("TIFF", data, size, err);
-    if (size < CONV_TIFF_HEADER)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the header");
-    return CONV_OK;
-}
-
 enum conv_status conv_tiff_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
                                  struct conv_err *err)
 {
     struct conv_libtiff tiff;
     struct layout layout;
-    enum conv_status status = conv_tiff_check_head(data, size, err);
+    enum conv_status status = conv_format_check_head(&conv_tiff_format, data, size, err);
     if (status)
         return status;
     open_for_reading(&tiff, data, size, most_directory(size));

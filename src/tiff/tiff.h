@@ -10,7 +10,6 @@ extern const struct conv_format conv_tiff_format;
 // --- decode.c ------------------------------------------------------------------------------------
 
 // The functions of conv_format.
-enum conv_status conv_tiff_check_head(const uint8_t *data, size_t size, struct conv_err *err);
 enum conv_status conv_tiff_probe(const uint8_t *data, size_t size, struct conv_image_header *header,
                                  struct conv_err *err);
 enum conv_status conv_tiff_check_size(const uint8_t *data, size_t size,

@@ -79,17 +79,6 @@ static bool find(struct chunk *chunk, const uint8_t *data, size_t size, uint32_t
     return false;
 }
 
-static enum conv_status check_head(const uint8_t *data, size_t size, struct conv_err *err)
-{
-    if (size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
-    if (size < WEBP_HEAD)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
-    if (memcmp(data, "RIFF", 4) != 0 || memcmp(data + 8, "WEBP", 4) != 0)
-        return conv_format_refuse("WebP", data, size, err);
-    return CONV_OK;
-}
-
 static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
 {
     *at = 0;
@@ -218,7 +207,7 @@ static enum conv_status probe(const uint8_t *data, size_t size, struct conv_imag
     const uint8_t *image;
     size_t image_size;
     *header = (struct conv_image_header){0};
-    enum conv_status status = check_head(data, size, err);
+    enum conv_status status = conv_format_check_head(&conv_webp_format, data, size, err);
     if (status)
         return status;
     find_image(&image, &image_size, data, size);
@@ -371,21 +360,14 @@ static void put_row(uint32_t *to, const struct conv_image *row)
 static bool fill(struct conv_codec *codec, WebPPicture *picture, const struct conv_image *src,
                  const struct conv_row_source *source)
 {
-    struct conv_image row = *src;
-    size_t stride = conv_image_stride(src->width, 8);
-    row.height = 1;
-    if (!WebPPictureAlloc(picture) ||
-        (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride)))
-        return false;
-    for (int y = 0; y < src->height; y++) {
-        for (int c = 0; c < src->channels; c++)
-            row.plane[c].data = source ? codec->row.data + (size_t)c * stride
-                                       : src->plane[c].data + y * src->plane[c].stride;
-        if (source)
-            source->get(source->context, y, &row);
-        put_row(picture->argb + (ptrdiff_t)y * picture->argb_stride, &row);
+    struct conv_image row;
+    bool good = WebPPictureAlloc(picture);
+    for (int y = 0; y < src->height && good; y++) {
+        good = conv_codec_take_row(codec, &row, src, source, y);
+        if (good)
+            put_row(picture->argb + (ptrdiff_t)y * picture->argb_stride, &row);
     }
-    return true;
+    return good;
 }
 
 // A quality, and an input that has lost detail already, ask for lossy compression.
@@ -472,7 +454,7 @@ const struct conv_format conv_webp_format = {
     .most_depth = 8,
     .most_side = WEBP_MAX_DIMENSION,
     .head_bytes = WEBP_HEAD,
-    .check_head = check_head,
+    .kinds = {"WebP"},
     .probe = probe,
     .check_size = check_size,
     .orientation = orientation,

@@ -22,7 +22,7 @@ static enum conv_status decode_until(struct conv_image *image, const atomic_int 
     struct conv_codec *codec;
     err.text[0] = '\0';
     *image = (struct conv_image){0};
-    enum conv_status status = format->check_head(file.data, file.size, &err);
+    enum conv_status status = conv_format_check_head(format, file.data, file.size, &err);
     if (!status)
         status = format->probe(file.data, file.size, &header, &err);
     if (!status)

@@ -120,7 +120,7 @@ static enum conv_status view_file(const struct conv_file_read *how, const struct
     if (status)
         return status;
     *format = conv_formats_find(file->bytes, file->size);
-    return (*format)->check_head(file->bytes, file->size, err);
+    return conv_format_check_head(*format, file->bytes, file->size, err);
 }
 
 static enum conv_status map_file(struct conv_input *input, struct conv_file *file,
@@ -203,7 +203,7 @@ static unsigned count_following(const struct conv_format *format, const uint8_t 
         data += end;
         size -= end;
         format = conv_formats_find(data, size);
-        if (size < format->head_bytes || format->check_head(data, size, NULL))
+        if (size < format->head_bytes || conv_format_check_head(format, data, size, NULL))
             return count;
         count++;
     }

@@ -108,5 +108,5 @@ enum conv_status conv_formats_check(const struct conv_format **format, const uin
     bool begins = size > 0 && (data[0] == 0x89 || data[0] == 0xFF);
     if (!name && size > 0 && !(begins && size < conv_formats[0]->head_bytes))
         return conv_err_set(err, CONV_ERR_FORMAT, "not a %s (bad signature)", conv_formats_read);
-    return (*format)->check_head(data, size, err);
+    return conv_format_check_head(*format, data, size, err);
 }

@@ -12,7 +12,7 @@ extern const int conv_format_count;
 // Their names, for messages: "PNG, JPEG or PNM", "PNG, JPEG and PNM".
 extern const char conv_formats_read[], conv_formats_written[];
 
-// A file's first bytes that are enough for conv_formats_find, check_head of every format and
+// A file's first bytes that are enough for conv_formats_find, conv_format_check_head and
 // looks_decodable.
 #define CONV_FORMATS_HEAD 32
 
