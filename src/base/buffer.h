@@ -35,4 +35,31 @@ void *conv_array_grow(void *array, size_t count, size_t each);
 // without large pages ignore it. Only pages that lie wholly in the block are affected.
 void conv_huge_use(void *data, size_t size);
 
+// --- numbers in the bytes of files ---------------------------------------------------------------
+
+// The lowest byte comes first if `little`, else last.
+static inline uint64_t conv_bytes_get(const uint8_t *from, size_t bytes, bool little)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value = value << 8 | from[little ? bytes - 1 - i : i];
+    return value;
+}
+
+static inline uint32_t conv_bytes_u32(const uint8_t *from, bool little)
+{
+    return (uint32_t)conv_bytes_get(from, 4, little);
+}
+
+static inline unsigned conv_bytes_u16(const uint8_t *from, bool little)
+{
+    return (unsigned)conv_bytes_get(from, 2, little);
+}
+
+static inline void conv_bytes_put(uint8_t *to, size_t bytes, uint64_t value, bool little)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[little ? i : bytes - 1 - i] = (uint8_t)(value >> 8 * i);
+}
+
 #endif

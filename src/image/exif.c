@@ -94,20 +94,6 @@ struct tree {
     uint8_t orientation[2];
 };
 
-static uint64_t read_number(const struct tree *tree, const uint8_t *p, size_t bytes)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value = value << 8 | p[tree->little ? bytes - 1 - i : i];
-    return value;
-}
-
-static void write_number(const struct tree *tree, uint8_t *p, size_t bytes, uint32_t value)
-{
-    for (size_t i = 0; i < bytes; i++)
-        p[tree->little ? i : bytes - 1 - i] = (uint8_t)(value >> (8 * i));
-}
-
 // --- reading -------------------------------------------------------------------------------------
 
 static const struct rule *find_rule(int directory, unsigned tag)
@@ -155,10 +141,10 @@ static bool is_good_text(const struct tree *tree, const struct entry *entry, int
 static bool take_orientation(struct tree *tree, struct entry *entry)
 {
     bool whole = entry->type == BYTE || entry->type == SHORT || entry->type == LONG;
-    uint32_t value = whole ? read_number(tree, entry->value, type_size[entry->type]) : 0;
+    uint32_t value = whole ? conv_bytes_get(entry->value, type_size[entry->type], tree->little) : 0;
     if (value < 1 || value > 8 || (tree->orientation[0] | tree->orientation[1]))
         return false;
-    write_number(tree, tree->orientation, 2, value);
+    conv_bytes_put(tree->orientation, 2, value, tree->little);
     *entry = (struct entry){ORIENTATION, SHORT, 1, tree->orientation, 2, 0};
     return true;
 }
@@ -176,11 +162,11 @@ static bool is_good(struct tree *tree, struct entry *entry, const struct rule *r
 // Reads the entry at `p`; false if its value is not wholly inside.
 static bool read_entry(const struct tree *tree, struct entry *entry, const uint8_t *p)
 {
-    unsigned type = (unsigned)read_number(tree, p + 2, 2);
+    unsigned type = (unsigned)conv_bytes_get(p + 2, 2, tree->little);
     size_t offset = tree->big ? 8 : 4; // bytes of an offset and of a count
-    uint64_t count = read_number(tree, p + 4, offset);
+    uint64_t count = conv_bytes_get(p + 4, offset, tree->little);
     size_t unit = type <= IFD8 ? type_size[type] : type == UTF8;
-    *entry = (struct entry){.tag = (unsigned)read_number(tree, p, 2),
+    *entry = (struct entry){.tag = (unsigned)conv_bytes_get(p, 2, tree->little),
                             .type = type,
                             .count = (uint32_t)count,
                             .value = p + 4 + offset};
@@ -189,7 +175,7 @@ static bool read_entry(const struct tree *tree, struct entry *entry, const uint8
     entry->size = count * unit;
     if (entry->size <= offset)
         return true;
-    uint64_t at = read_number(tree, entry->value, offset);
+    uint64_t at = conv_bytes_get(entry->value, offset, tree->little);
     if (at > tree->size || entry->size > tree->size - at)
         return false;
     entry->value = tree->data + at;
@@ -203,7 +189,7 @@ static const uint8_t *open_directory(const struct tree *tree, uint64_t at, size_
     size_t head = tree->big ? 8 : 2;
     if (at < HEADER || at > tree->size || tree->size - at < head)
         return NULL;
-    uint64_t stated = read_number(tree, tree->data + at, head);
+    uint64_t stated = conv_bytes_get(tree->data + at, head, tree->little);
     size_t whole = (tree->size - at - head) / (tree->big ? BIG_ENTRY : ENTRY);
     *count = stated < whole ? stated : whole;
     return tree->data + at + head;
@@ -231,7 +217,7 @@ static void read_directory(struct tree *tree, int number, uint64_t at)
     const uint8_t *p = directory->count > 0 ? NULL : open_directory(tree, at, &count);
     for (size_t i = 0; p && i < count; i++, p += tree->big ? BIG_ENTRY : ENTRY) {
         struct entry entry;
-        unsigned tag = (unsigned)read_number(tree, p, 2);
+        unsigned tag = (unsigned)conv_bytes_get(p, 2, tree->little);
         const struct rule *rule = find_rule(number, tag);
         if (!rule || (tree->cleaning.look && !is_look(number, tag, rule->child)) ||
             !read_entry(tree, &entry, p))
@@ -241,7 +227,8 @@ static void read_directory(struct tree *tree, int number, uint64_t at)
         if (!rule->child && classic && is_good(tree, &entry, rule))
             add_entry(directory, &entry);
         if (rule->child && (entry.size == 4 || (tree->big && entry.size == 8))) {
-            read_directory(tree, rule->child, read_number(tree, entry.value, entry.size));
+            read_directory(tree, rule->child,
+                           conv_bytes_get(entry.value, entry.size, tree->little));
             entry = (struct entry){entry.tag, LONG, 1, entry.value, 4, entry.child};
             add_entry(directory, &entry);
         }
@@ -282,7 +269,7 @@ static void turn(struct tree *tree)
 {
     static const unsigned places[] = {SUBJECT_AREA, SUBJECT_LOCATION};
     memset(tree->orientation, 0, sizeof tree->orientation);
-    write_number(tree, tree->orientation, 2, 1);
+    conv_bytes_put(tree->orientation, 2, 1, tree->little);
     if (tree->cleaning.orientation >= 5) {
         exchange(&tree->directory[MAIN], 0x0100);
         exchange(&tree->directory[MAIN], 0x011A);
@@ -357,18 +344,18 @@ static void write_directory(const struct tree *tree, int number, uint8_t *out, s
     const struct directory *directory = &tree->directory[number];
     uint8_t *p = out + *at;
     *at += directory_size(directory);
-    write_number(tree, p, 2, (uint32_t)directory->count);
+    conv_bytes_put(p, 2, (uint32_t)directory->count, tree->little);
     p += 2;
     for (size_t i = 0; i < directory->count; i++, p += ENTRY) {
         const struct entry *entry = &directory->entry[i];
         bool nul = needs_nul(entry);
-        write_number(tree, p, 2, entry->tag);
-        write_number(tree, p + 2, 2, entry->type);
-        write_number(tree, p + 4, 4, entry->count + nul);
+        conv_bytes_put(p, 2, entry->tag, tree->little);
+        conv_bytes_put(p + 2, 2, entry->type, tree->little);
+        conv_bytes_put(p + 4, 4, entry->count + nul, tree->little);
         if (!entry->child)
             memcpy(entry->size + nul <= 4 ? p + 8 : out + *at, entry->value, entry->size);
         if (value_size(entry) > 0)
-            write_number(tree, p + 8, 4, (uint32_t)*at);
+            conv_bytes_put(p + 8, 4, (uint32_t)*at, tree->little);
         *at += value_size(entry);
     }
 }
@@ -377,7 +364,7 @@ static void write_tree(struct tree *tree, uint8_t *out)
 {
     size_t at = HEADER, start[DIRECTORIES];
     memcpy(out, tree->little ? "II*" : "MM\0*", 4);
-    write_number(tree, out + 4, 4, HEADER);
+    conv_bytes_put(out + 4, 4, HEADER, tree->little);
     for (int d = 0; d < DIRECTORIES; d++) {
         start[d] = at;
         if (tree->directory[d].count > 0)
@@ -386,8 +373,8 @@ static void write_tree(struct tree *tree, uint8_t *out)
     for (int d = 0; d < DIRECTORIES; d++)
         for (size_t i = 0; i < tree->directory[d].count; i++)
             if (tree->directory[d].entry[i].child)
-                write_number(tree, out + start[d] + 2 + i * ENTRY + 8, 4,
-                             (uint32_t)start[tree->directory[d].entry[i].child]);
+                conv_bytes_put(out + start[d] + 2 + i * ENTRY + 8, 4,
+                               (uint32_t)start[tree->directory[d].entry[i].child], tree->little);
 }
 
 // The offset of the first directory; 0 if there is no header.
@@ -402,12 +389,14 @@ static uint64_t open_tree(struct tree *tree, const uint8_t *data, size_t size)
     if (tree->size < HEADER)
         return 0;
     tree->little = memcmp(tree->data, "II", 2) == 0;
-    unsigned version = (unsigned)read_number(tree, tree->data + 2, 2);
+    unsigned version = (unsigned)conv_bytes_get(tree->data + 2, 2, tree->little);
     tree->big = version == 43;
     if ((!tree->little && memcmp(tree->data, "MM", 2) != 0) || (version != 42 && !tree->big) ||
-        (tree->big && (tree->size < 2 * HEADER || read_number(tree, tree->data + 4, 2) != 8)))
+        (tree->big &&
+         (tree->size < 2 * HEADER || conv_bytes_get(tree->data + 4, 2, tree->little) != 8)))
         return 0;
-    return tree->big ? read_number(tree, tree->data + 8, 8) : read_number(tree, tree->data + 4, 4);
+    return tree->big ? conv_bytes_get(tree->data + 8, 8, tree->little)
+                     : conv_bytes_get(tree->data + 4, 4, tree->little);
 }
 
 static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
@@ -426,7 +415,7 @@ bool conv_exif_find(const uint8_t *data, size_t size, uint64_t at, unsigned tag,
     const uint8_t *p = first ? open_directory(&tree, at ? at : first, &count) : NULL;
     *found = (struct conv_exif_tag){0};
     for (size_t i = 0; p && i < count; i++, p += tree.big ? BIG_ENTRY : ENTRY) {
-        if (read_number(&tree, p, 2) != tag || !read_entry(&tree, &entry, p))
+        if (conv_bytes_get(p, 2, tree.little) != tag || !read_entry(&tree, &entry, p))
             continue;
         *found = (struct conv_exif_tag){
             .type = entry.type, .value = entry.value, .size = entry.size, .little = tree.little};
@@ -445,7 +434,7 @@ uint64_t conv_exif_next(const uint8_t *data, size_t size, uint64_t at)
         return 0;
     p += count * (tree.big ? BIG_ENTRY : ENTRY);
     offset = tree.big ? 8 : 4;
-    return (size_t)(data + size - p) < offset ? 0 : read_number(&tree, p, offset);
+    return (size_t)(data + size - p) < offset ? 0 : conv_bytes_get(p, offset, tree.little);
 }
 
 int conv_exif_orientation(const uint8_t *exif, size_t size)

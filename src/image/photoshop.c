@@ -18,11 +18,6 @@ enum {
 #define MOST_DATA_SET 32767 // longer ones have another head
 #define MOST_BINARY 64
 
-static unsigned read_u16(const uint8_t *p)
-{
-    return (unsigned)(p[0] << 8 | p[1]);
-}
-
 // A data set of IPTC: 1C, record, number, size. Envelope and application records describe the
 // image; 2:125 and 2:200 to 2:202 are images, and so are later records.
 static bool clean_iptc(struct conv_buffer *out, const uint8_t *data, size_t size)
@@ -30,7 +25,7 @@ static bool clean_iptc(struct conv_buffer *out, const uint8_t *data, size_t size
     enum { HEAD = 5, RASTER_CAPTION = 125, FIRST_PREVIEW = 200, LAST_PREVIEW = 202 };
     bool ok = true;
     while (ok && size >= HEAD && data[0] == 0x1C) {
-        size_t length = read_u16(data + 3), whole = HEAD + length;
+        size_t length = conv_bytes_u16(data + 3, false), whole = HEAD + length;
         unsigned number = data[2];
         if (length > MOST_DATA_SET || whole > size)
             break;
@@ -112,16 +107,13 @@ static bool read_resource(struct resource *resource, const uint8_t *p, size_t le
     if (start > left)
         return false;
     const uint8_t *data = p + start;
-    size_t size = (size_t)read_u16(data - 4) << 16 | read_u16(data - 2);
+    size_t size = (size_t)conv_bytes_u16(data - 4, false) << 16 | conv_bytes_u16(data - 2, false);
     if (size > left - start)
         return false;
     size_t whole = start + size + (size & 1);
-    *resource = (struct resource){read_u16(p + 4),
-                                  memcmp(p, "8BIM", 4) == 0,
-                                  p + HEAD,
-                                  data,
-                                  size,
-                                  whole < left ? whole : left};
+    *resource = (struct resource){
+        conv_bytes_u16(p + 4, false), memcmp(p, "8BIM", 4) == 0, p + HEAD, data, size,
+        whole < left ? whole : left};
     return true;
 }
 

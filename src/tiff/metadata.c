@@ -27,23 +27,6 @@ enum { UNIT_NONE = 1, UNIT_INCH, UNIT_CENTIMETRE };
 static const uint8_t captions[8] = {'8', 'B', 'I', 'M', 0x04, 0x04, 0, 0};
 #define CAPTIONS_HEAD (sizeof captions + 4) // and the size of its data
 
-static uint32_t read_u32(const uint8_t *p, bool little)
-{
-    return little ? (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0]
-                  : (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static void write_number(uint8_t *p, int bytes, uint64_t value, bool little)
-{
-    for (int i = 0; i < bytes; i++)
-        p[little ? i : bytes - 1 - i] = (uint8_t)(value >> (8 * i));
-}
-
-static unsigned read_u16(const uint8_t *p, bool little)
-{
-    return little ? (unsigned)(p[1] << 8 | p[0]) : (unsigned)(p[0] << 8 | p[1]);
-}
-
 // --- from a file ---------------------------------------------------------------------------------
 
 static bool take_tag(struct conv_buffer *to, const uint8_t *data, size_t size, unsigned tag)
@@ -69,7 +52,7 @@ static bool take_captions(struct conv_buffer *photoshop, const uint8_t *data, si
     if (!conv_exif_find(data, size, 0, IPTC, &found) || found.size > CONV_COMMON_MOST)
         return true;
     memcpy(head, captions, sizeof captions);
-    write_number(head + sizeof captions, 4, found.size, false);
+    conv_bytes_put(head + sizeof captions, 4, found.size, false);
     return conv_buffer_append(photoshop, head, sizeof head) &&
            conv_buffer_append(photoshop, found.value, found.size) &&
            (found.size % 2 == 0 || conv_buffer_append(photoshop, (const uint8_t *)"", 1));
@@ -80,8 +63,8 @@ static uint32_t take_density(const uint8_t *data, size_t size, unsigned tag, int
     struct conv_exif_tag found;
     if (!conv_exif_find(data, size, 0, tag, &found) || found.type != RATIONAL || found.size != 8)
         return 0;
-    double above = read_u32(found.value, found.little);
-    double below = read_u32(found.value + 4, found.little);
+    double above = conv_bytes_u32(found.value, found.little);
+    double below = conv_bytes_u32(found.value + 4, found.little);
     double scale = unit == UNIT_INCH ? 1 / 0.0254 : unit == UNIT_CENTIMETRE ? 100 : 1;
     double density = below > 0 ? above / below * scale + 0.5 : 0;
     return density < UINT32_MAX ? (uint32_t)density : 0;
@@ -92,7 +75,7 @@ static void take_densities(struct conv_common *common, const uint8_t *data, size
     struct conv_exif_tag found;
     int unit = UNIT_INCH;
     if (conv_exif_find(data, size, 0, RESOLUTION_UNIT, &found) && found.size == 2)
-        unit = (int)read_u16(found.value, found.little);
+        unit = (int)conv_bytes_u16(found.value, found.little);
     common->metres = unit == UNIT_INCH || unit == UNIT_CENTIMETRE;
     common->density_x = take_density(data, size, X_RESOLUTION, unit);
     common->density_y = take_density(data, size, Y_RESOLUTION, unit);
@@ -127,13 +110,13 @@ static bool put_entry(struct conv_buffer *entries, struct conv_buffer *values, b
 {
     uint8_t entry[ENTRY] = {0};
     bool ok = values->size % 2 == 0 || conv_buffer_append(values, (const uint8_t *)"", 1);
-    write_number(entry, 2, tag, little);
-    write_number(entry + 2, 2, type, little);
-    write_number(entry + 4, 4, count, little);
+    conv_bytes_put(entry, 2, tag, little);
+    conv_bytes_put(entry + 2, 2, type, little);
+    conv_bytes_put(entry + 4, 4, count, little);
     if (size <= INLINE) {
         memcpy(entry + 8, value, size);
     } else {
-        write_number(entry + 8, 4, values->size, little);
+        conv_bytes_put(entry + 8, 4, values->size, little);
         ok = ok && conv_buffer_append(values, value, size);
     }
     return ok && conv_buffer_append(entries, entry, ENTRY);
@@ -142,7 +125,7 @@ static bool put_entry(struct conv_buffer *entries, struct conv_buffer *values, b
 static bool has_tag(const struct conv_buffer *entries, unsigned tag, bool little)
 {
     for (size_t i = 0; i < entries->size; i += ENTRY)
-        if (read_u16(entries->data + i, little) == tag)
+        if (conv_bytes_u16(entries->data + i, little) == tag)
             return true;
     return false;
 }
@@ -152,9 +135,9 @@ static bool put_exif(struct conv_buffer *entries, const struct conv_buffer *exif
 {
     const uint8_t *directory = exif->data + CONV_TIFF_HEADER;
     bool ok = true;
-    for (unsigned i = 0; i < read_u16(directory, little) && ok; i++) {
+    for (unsigned i = 0; i < conv_bytes_u16(directory, little) && ok; i++) {
         const uint8_t *entry = directory + 2 + (size_t)i * ENTRY;
-        unsigned tag = read_u16(entry, little);
+        unsigned tag = conv_bytes_u16(entry, little);
         if (tag < YCBCR_COEFFICIENTS || tag > REFERENCE_BLACK_WHITE)
             ok = conv_buffer_append(entries, entry, ENTRY);
     }
@@ -173,13 +156,13 @@ static bool put_densities(struct conv_buffer *entries, struct conv_buffer *value
         uint64_t density = i ? common->density_y : common->density_x;
         // In thousandths of dots per inch.
         uint64_t dots = common->metres ? (density * 254 + 5) / 10 : density;
-        write_number(ratio, 4, dots, little);
-        write_number(ratio + 4, 4, common->metres ? 1000 : 1, little);
+        conv_bytes_put(ratio, 4, dots, little);
+        conv_bytes_put(ratio + 4, 4, common->metres ? 1000 : 1, little);
         if (dots > UINT32_MAX)
             return true;
         ok = put_entry(entries, values, little, X_RESOLUTION + i, RATIONAL, 1, ratio, sizeof ratio);
     }
-    write_number(unit, 2, common->metres ? UNIT_INCH : UNIT_NONE, little);
+    conv_bytes_put(unit, 2, common->metres ? UNIT_INCH : UNIT_NONE, little);
     return ok && put_entry(entries, values, little, RESOLUTION_UNIT, CONV_TIFF_SHORT, 1, unit, 2);
 }
 
@@ -204,7 +187,7 @@ static bool put_photoshop(struct conv_buffer *entries, struct conv_buffer *value
         conv_clean_photoshop_next(photoshop, &next);
         if (next - at < CAPTIONS_HEAD || memcmp(resource, captions, sizeof captions) != 0)
             continue;
-        uint32_t size = read_u32(resource + sizeof captions, false);
+        uint32_t size = conv_bytes_u32(resource + sizeof captions, false);
         if (size > 0 && size <= next - at - CAPTIONS_HEAD)
             ok = put_entry(entries, values, little, IPTC, UNDEFINED, size, resource + CAPTIONS_HEAD,
                            size);
@@ -251,18 +234,18 @@ void conv_tiff_write_header(uint8_t header[CONV_TIFF_HEADER], size_t at,
 {
     bool little = is_little(metadata);
     header[0] = header[1] = little ? 'I' : 'M';
-    write_number(header + 2, 2, 42, little);
-    write_number(header + 4, 4, at, little);
+    conv_bytes_put(header + 2, 2, 42, little);
+    conv_bytes_put(header + 4, 4, at, little);
 }
 
 // The entry of that tag is sorted in; one that is there stays.
 static void sort_in(uint8_t *first, size_t *count, const uint8_t *entry, bool little)
 {
-    unsigned tag = read_u16(entry, little);
+    unsigned tag = conv_bytes_u16(entry, little);
     size_t i = *count;
-    while (i > 0 && read_u16(first + (i - 1) * ENTRY, little) > tag)
+    while (i > 0 && conv_bytes_u16(first + (i - 1) * ENTRY, little) > tag)
         i--;
-    if (i > 0 && read_u16(first + (i - 1) * ENTRY, little) == tag)
+    if (i > 0 && conv_bytes_u16(first + (i - 1) * ENTRY, little) == tag)
         return;
     memmove(first + (i + 1) * ENTRY, first + i * ENTRY, (*count - i) * ENTRY);
     memcpy(first + i * ENTRY, entry, ENTRY);
@@ -287,22 +270,22 @@ bool conv_tiff_write_directory(struct conv_buffer *directory, size_t at,
         uint8_t entry[ENTRY] = {0};
         int bytes = from->type == CONV_TIFF_SHORT ? 2 : 4;
         bool inside = from->count * (size_t)bytes <= INLINE;
-        write_number(entry, 2, from->tag, little);
-        write_number(entry + 2, 2, from->type, little);
-        write_number(entry + 4, 4, from->count, little);
+        conv_bytes_put(entry, 2, from->tag, little);
+        conv_bytes_put(entry + 2, 2, from->type, little);
+        conv_bytes_put(entry + 4, 4, from->count, little);
         if (!inside)
-            write_number(entry + 8, 4, at + (size_t)(values - directory->data), little);
+            conv_bytes_put(entry + 8, 4, at + (size_t)(values - directory->data), little);
         for (uint32_t k = 0; k < from->count; k++)
-            write_number(inside ? entry + 8 + (size_t)k * (size_t)bytes
-                                : values + (size_t)k * (size_t)bytes,
-                         bytes, from->values[k], little);
+            conv_bytes_put(inside ? entry + 8 + (size_t)k * (size_t)bytes
+                                  : values + (size_t)k * (size_t)bytes,
+                           bytes, from->values[k], little);
         values += inside ? 0 : ((size_t)from->count * (size_t)bytes + 1) / 2 * 2;
         sort_in(first, &all, entry, little);
     }
     for (size_t i = 0; i < carried; i++)
         sort_in(first, &all, metadata->data + metadata->front + i * ENTRY, little);
     // Room of tags that the image replaces stays empty.
-    write_number(directory->data, 2, all, little);
+    conv_bytes_put(directory->data, 2, all, little);
     memset(first + all * ENTRY, 0, most - 2 - all * ENTRY);
     directory->size = (size_t)(values - directory->data);
     return true;

@@ -44,24 +44,13 @@ struct chunk {
 // Flags of VP8X.
 enum { HAS_ANIMATION = 2, HAS_XMP = 4, HAS_EXIF = 8, HAS_ALPHA = 16, HAS_ICC = 32 };
 
-static uint32_t read_u32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static void write_u32(uint8_t *p, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(value >> 8 * i);
-}
-
 // Reads the chunk at *at, and moves *at after it. False at the end, and if it is cut off.
 static bool next_chunk(struct chunk *chunk, const uint8_t *data, size_t size, size_t *at)
 {
     if (size < *at || size - *at < CHUNK_HEAD)
         return false;
-    chunk->name = read_u32(data + *at);
-    chunk->size = read_u32(data + *at + 4);
+    chunk->name = conv_bytes_u32(data + *at, true);
+    chunk->size = conv_bytes_u32(data + *at + 4, true);
     chunk->data = data + *at + CHUNK_HEAD;
     if (chunk->size > size - *at - CHUNK_HEAD)
         return false;
@@ -85,7 +74,7 @@ static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes
     *bytes = WEBP_HEAD;
     if (size < WEBP_HEAD)
         return false;
-    uint32_t rest = read_u32(data + 4);
+    uint32_t rest = conv_bytes_u32(data + 4, true);
     *bytes = CHUNK_HEAD + (uint64_t)rest + rest % 2;
     return true;
 }
@@ -142,8 +131,8 @@ static bool put(struct conv_buffer *chunks, uint32_t name, const struct conv_buf
     uint8_t head[CHUNK_HEAD];
     if (content->size == 0)
         return true;
-    write_u32(head, name);
-    write_u32(head + 4, (uint32_t)content->size);
+    conv_bytes_put(head, 4, name, true);
+    conv_bytes_put(head + 4, 4, (uint32_t)content->size, true);
     return conv_buffer_append(chunks, head, sizeof head) &&
            conv_buffer_append(chunks, content->data, content->size) &&
            conv_buffer_append(chunks, padding, content->size % 2);
@@ -190,9 +179,9 @@ static void put_parts(struct conv_encoded *encoded, uint8_t *head, const uint8_t
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         encoded->size += encoded->part[i].size;
     memcpy(head, "RIFF....WEBPVP8X", 16);
-    write_u32(head + 4, (uint32_t)(encoded->size - CHUNK_HEAD));
-    write_u32(head + 16, EXTENDED_HEAD - WEBP_HEAD - CHUNK_HEAD);
-    write_u32(head + 20, flags);
+    conv_bytes_put(head + 4, 4, (uint32_t)(encoded->size - CHUNK_HEAD), true);
+    conv_bytes_put(head + 16, 4, EXTENDED_HEAD - WEBP_HEAD - CHUNK_HEAD, true);
+    conv_bytes_put(head + 20, 4, flags, true);
     for (int i = 0; i < 3; i++) {
         head[24 + i] = (uint8_t)((shape->width - 1) >> 8 * i);
         head[27 + i] = (uint8_t)((shape->height - 1) >> 8 * i);

@@ -123,9 +123,10 @@ UNIT_TEST(test_many_entries)
     assert_non_null(directory.file);
     size_t size;
     uint8_t *all = take_all(&directory, &size), *end = all + directory.size;
-    assert_int_equal(conv_zip_get(end, 4), 0x06064B50);
-    assert_true(conv_zip_get(end + 32, 8) == count && conv_zip_get(end + 40, 8) == directory.size);
-    assert_int_equal(conv_zip_get(end + 76 + 10, 2), 0xFFFF);
+    assert_int_equal(conv_bytes_get(end, 4, true), 0x06064B50);
+    assert_true(conv_bytes_get(end + 32, 8, true) == count &&
+                conv_bytes_get(end + 40, 8, true) == directory.size);
+    assert_int_equal(conv_bytes_get(end + 76 + 10, 2, true), 0xFFFF);
     const struct conv_zip_file file = {.data = all, .size = size, .end = directory.size};
     uint64_t at = 0, i = 0;
     for (; conv_zip_record_next(&file, &at, &record); i++) {
@@ -145,8 +146,9 @@ UNIT_TEST(test_headers)
     struct conv_zip_entry entry = make_entry("a.png");
     entry.size = entry.packed = 5 * gib;
     assert_int_equal(conv_zip_header(header, &entry), 30 + 5 + 20 + 9);
-    assert_int_equal(conv_zip_get(header + 18, 4), 0xFFFFFFFF);
-    assert_true(conv_zip_get(header + 39, 8) == 5 * gib && conv_zip_get(header + 47, 8) == 5 * gib);
+    assert_int_equal(conv_bytes_get(header + 18, 4, true), 0xFFFFFFFF);
+    assert_true(conv_bytes_get(header + 39, 8, true) == 5 * gib &&
+                conv_bytes_get(header + 47, 8, true) == 5 * gib);
 }
 
 // The flag for UTF-8 is set for names that need it and are valid.
@@ -173,7 +175,7 @@ UNIT_TEST(test_names)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct conv_zip_entry entry = make_entry(names[i].name);
         conv_zip_header(header, &entry);
-        if ((conv_zip_get(header + 6, 2) == 0x800) != names[i].is_utf8)
+        if ((conv_bytes_get(header + 6, 2, true) == 0x800) != names[i].is_utf8)
             fail_msg("%s", names[i].name);
     }
 }

@@ -132,14 +132,14 @@ static enum conv_status check_7z(struct stream *stream, struct conv_err *err)
     enum { HEADER = 32 };
     if (input->size < HEADER)
         return conv_err_set(err, CONV_ERR_FORMAT, "the archive is truncated");
-    uint64_t at = conv_zip_get(map + 12, 8), size = conv_zip_get(map + 20, 8),
+    uint64_t at = conv_bytes_get(map + 12, 8, true), size = conv_bytes_get(map + 20, 8, true),
              room = input->size - HEADER;
-    if (libdeflate_crc32(0, map + 12, 20) != conv_zip_get(map + 8, 4))
+    if (libdeflate_crc32(0, map + 12, 20) != conv_bytes_get(map + 8, 4, true))
         return conv_err_set(err, CONV_ERR_FORMAT, "the archive is damaged: its header is invalid");
     if (at > room || size > room - at)
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the archive is truncated: its directory is missing");
-    if (libdeflate_crc32(0, map + HEADER + at, (size_t)size) != conv_zip_get(map + 28, 4))
+    if (libdeflate_crc32(0, map + HEADER + at, (size_t)size) != conv_bytes_get(map + 28, 4, true))
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the archive is damaged: its directory is invalid");
     stream->after_7z = room - at - size;

@@ -10,17 +10,9 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/buffer.h"
 #include "base/err.h"
 #include "io/archive/archive.h"
-
-// A number in the bytes of a file, the lowest byte first.
-static inline uint64_t conv_zip_get(const uint8_t *from, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = bytes; i-- > 0;)
-        value = value << 8 | from[i];
-    return value;
-}
 
 // --- the directory of a file that is read (zip_records.c) ----------------------------------------
 
