@@ -159,11 +159,6 @@ static int count_alike(const struct conv_bank *bank, int first_map)
     return count;
 }
 
-static size_t align(size_t bytes)
-{
-    return (bytes + ARRAY_ALIGN - 1) / ARRAY_ALIGN * ARRAY_ALIGN;
-}
-
 static enum conv_status make_separable(struct conv_bank_step *step, const struct conv_bank *bank,
                                        int first_map, struct conv_err *err)
 {
@@ -177,9 +172,10 @@ static enum conv_status make_separable(struct conv_bank_step *step, const struct
     to->parts = map->count;
     (void)is_separable(bank, map, &to->terms);
     size_t slots = (size_t)step->map_count * (size_t)to->terms;
-    size_t rows = align((slots + 1) * (size_t)to->width * sizeof(float));
-    size_t columns = align(slots * (size_t)(to->height * to->parts) * sizeof(float));
-    step->array_bytes = rows + columns + align(slots * sizeof(int32_t));
+    size_t rows = conv_image_align((slots + 1) * (size_t)to->width * sizeof(float), ARRAY_ALIGN);
+    size_t columns =
+        conv_image_align(slots * (size_t)(to->height * to->parts) * sizeof(float), ARRAY_ALIGN);
+    step->array_bytes = rows + columns + conv_image_align(slots * sizeof(int32_t), ARRAY_ALIGN);
     uint8_t *arrays = step->arrays = aligned_alloc(ARRAY_ALIGN, step->array_bytes);
     if (!arrays)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");

@@ -19,11 +19,6 @@
 #define PACKED_ALIGN 64
 #define SCRATCH_ALIGN 256
 
-static size_t align(size_t bytes, size_t to)
-{
-    return (bytes + to - 1) / to * to;
-}
-
 // --- the choice of a kernel ----------------------------------------------------------------------
 
 // CONV_ERR_USAGE if no kernel of that place has the name.
@@ -80,7 +75,8 @@ static enum conv_status find_places(struct conv_layer_plan *plan, uint32_t *pack
     size_t weights = conv_layer_taps(&plan->layer) * (size_t)plan->layer.maps;
     size_t count = weights + (size_t)plan->layer.maps, elements = plan->packed_bytes / 4;
     uint32_t *numbers = NULL,
-             *marked = aligned_alloc(PACKED_ALIGN, align(plan->packed_bytes, PACKED_ALIGN));
+             *marked =
+                 aligned_alloc(PACKED_ALIGN, conv_image_align(plan->packed_bytes, PACKED_ALIGN));
     if (count < MARK)
         numbers = malloc(count * sizeof *numbers);
     if (!numbers || !marked) {
@@ -132,13 +128,14 @@ static enum conv_status fill_plan(const struct conv_layer_context *context,
     }
     if (plan->pads) {
         size_t images = shape->images > 0 ? (size_t)shape->images : 1;
-        prepared->pad_bytes = align(images * (size_t)layer->channels * (size_t)plan->shape.height *
-                                        (size_t)plan->shape.width * sizeof(float),
-                                    SCRATCH_ALIGN);
+        prepared->pad_bytes =
+            conv_image_align(images * (size_t)layer->channels * (size_t)plan->shape.height *
+                                 (size_t)plan->shape.width * sizeof(float),
+                             SCRATCH_ALIGN);
     }
     size_t packed = prepared->packed_bytes = plan->packed_bytes;
     if (packed > 0)
-        prepared->packed = aligned_alloc(PACKED_ALIGN, align(packed, PACKED_ALIGN));
+        prepared->packed = aligned_alloc(PACKED_ALIGN, conv_image_align(packed, PACKED_ALIGN));
     if (packed > 0 && !prepared->packed)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights (%zu KiB)",
                             packed >> 10);
@@ -151,10 +148,10 @@ static enum conv_status fill_plan(const struct conv_layer_context *context,
         return status;
     if (plan->rounds)
         prepared->sum_bytes =
-            align((size_t)shape->images * (size_t)layer->maps * sizeof(float) *
-                      (size_t)conv_layer_out_height(&plan->layer, plan->shape.height) *
-                      (size_t)conv_layer_out_width(&plan->layer, plan->shape.width),
-                  SCRATCH_ALIGN);
+            conv_image_align((size_t)shape->images * (size_t)layer->maps * sizeof(float) *
+                                 (size_t)conv_layer_out_height(&plan->layer, plan->shape.height) *
+                                 (size_t)conv_layer_out_width(&plan->layer, plan->shape.width),
+                             SCRATCH_ALIGN);
     prepared->scratch = prepared->pad_bytes + prepared->sum_bytes + plan->scratch;
     if (packed == 0 || !context->ops->tensors->upload)
         return CONV_OK;
@@ -307,7 +304,7 @@ enum conv_status conv_layer_context_way(struct conv_layer_context *context,
     *way = (struct conv_layer_way){
         .variant = prepared->library ? context->ops->tensors->library : prepared->plan.variant,
         .scratch = prepared->scratch,
-        .packed = align(prepared->packed_bytes, SCRATCH_ALIGN),
+        .packed = conv_image_align(prepared->packed_bytes, SCRATCH_ALIGN),
     };
     memcpy(way->note, prepared->note, sizeof way->note);
     give_plan(context, prepared);

@@ -174,8 +174,8 @@ bool conv_codec_take_row(struct conv_codec *codec, struct conv_image *row,
     if (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride))
         return false;
     for (int c = 0; c < src->channels; c++)
-        row->plane[c].data = source ? codec->row.data + (size_t)c * stride
-                                    : src->plane[c].data + y * src->plane[c].stride;
+        row->plane[c].data =
+            source ? codec->row.data + (size_t)c * stride : conv_image_row(src, c, y);
     if (source)
         source->get(source->context, y, row);
     return true;

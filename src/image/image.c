@@ -78,8 +78,8 @@ bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
     size_t sample = (size_t)a->depth / 8, row = (size_t)a->width * sample;
     for (int c = 0; c < a->channels; c++) {
         for (int y = 0; y < a->height; y++) {
-            const uint8_t *of_a = a->plane[c].data + y * a->plane[c].stride;
-            const uint8_t *of_b = b->plane[c].data + y * b->plane[c].stride;
+            const uint8_t *of_a = conv_image_row(a, c, y);
+            const uint8_t *of_b = conv_image_row(b, c, y);
             if (memcmp(of_a, of_b, row) == 0)
                 continue;
             size_t x = 0;
@@ -98,7 +98,7 @@ void conv_image_widen(const struct conv_image *image)
 {
     for (int c = 0; c < image->channels; c++) {
         for (int y = 0; y < image->height; y++) {
-            uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
+            uint8_t *row = conv_image_row(image, c, y);
             uint16_t *wide = (uint16_t *)(void *)row;
             for (int x = image->width - 1; x >= 0; x--)
                 wide[x] = (uint16_t)(row[x] * 257);
@@ -111,7 +111,7 @@ void conv_image_narrow(struct conv_image *image)
     image->depth = 8;
     for (int c = 0; c < image->channels; c++) {
         for (int y = 0; y < image->height; y++) {
-            uint8_t *row = image->plane[c].data + y * image->plane[c].stride;
+            uint8_t *row = conv_image_row(image, c, y);
             const uint16_t *wide = (const uint16_t *)(const void *)row;
             for (int x = 0; x < image->width; x++)
                 row[x] = (uint8_t)((wide[x] + 128u) / 257);
@@ -136,12 +136,10 @@ static unsigned weigh(unsigned r, unsigned g, unsigned b)
 void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours)
 {
     size_t sample = (size_t)colours->depth / 8;
-    const struct conv_plane *from = colours->plane;
     for (int y = 0; y < colours->height; y++) {
-        const uint8_t *r = from[0].data + y * from[0].stride;
-        const uint8_t *g = from[1].data + y * from[1].stride;
-        const uint8_t *b = from[2].data + y * from[2].stride;
-        uint8_t *out = gray->plane[0].data + y * gray->plane[0].stride;
+        const uint8_t *r = conv_image_row(colours, 0, y), *g = conv_image_row(colours, 1, y);
+        const uint8_t *b = conv_image_row(colours, 2, y);
+        uint8_t *out = conv_image_row(gray, 0, y);
         for (size_t at = 0; at < (size_t)colours->width * sample; at += sample)
             write_sample(out + at, sample,
                          weigh(read_sample(r + at, sample), read_sample(g + at, sample),
@@ -154,10 +152,10 @@ void conv_image_replace_luma(const struct conv_image *colours, const struct conv
     size_t sample = (size_t)colours->depth / 8;
     int most = (1 << colours->depth) - 1;
     for (int y = 0; y < colours->height; y++) {
-        const uint8_t *new = luma->plane[0].data + y * luma->plane[0].stride;
+        const uint8_t *new = conv_image_row(luma, 0, y);
         uint8_t *row[3];
         for (int c = 0; c < 3; c++)
-            row[c] = colours->plane[c].data + y * colours->plane[c].stride;
+            row[c] = conv_image_row(colours, c, y);
         for (size_t at = 0; at < (size_t)colours->width * sample; at += sample) {
             int value[3];
             for (int c = 0; c < 3; c++)
@@ -229,7 +227,7 @@ void conv_curve_apply(const uint16_t table[65536], const struct conv_image *imag
 {
     for (int c = 0; c < image->channels - image->alpha; c++) {
         for (int y = 0; y < image->height; y++) {
-            uint16_t *row = (uint16_t *)(void *)(image->plane[c].data + y * image->plane[c].stride);
+            uint16_t *row = (uint16_t *)(void *)(conv_image_row(image, c, y));
             for (int x = 0; x < image->width; x++)
                 row[x] = table[row[x]];
         }

@@ -44,6 +44,25 @@ static inline size_t conv_image_align(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
+static inline uint8_t *conv_image_row(const struct conv_image *image, int channel, int y)
+{
+    return image->plane[channel].data + y * image->plane[channel].stride;
+}
+
+// A sample of 8 or 16 bits.
+static inline unsigned conv_image_get(const uint8_t *row, int depth, int x)
+{
+    return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
+}
+
+static inline void conv_image_put(uint8_t *row, int depth, int x, unsigned value)
+{
+    if (depth == 16)
+        ((uint16_t *)(void *)row)[x] = (uint16_t)value;
+    else
+        row[x] = (uint8_t)value;
+}
+
 // Bytes from a row to the next in staging and device memory.
 static inline size_t conv_image_stride(int width, int depth)
 {

@@ -22,15 +22,11 @@ struct tables {
     uint32_t interval; // MCUs from a restart marker to the next; 0: none
 };
 
-static size_t align(size_t size)
-{
-    return (size + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 size_t conv_jpeg_stream_bytes(const struct conv_image_header *header, size_t size)
 {
     size_t offsets = ((size_t)header->jpeg.segments + 1) * sizeof(uint32_t);
-    return align(sizeof(struct conv_jpeg_stream)) + align(offsets) + align(size + ALIGN);
+    return conv_image_align(sizeof(struct conv_jpeg_stream), ALIGN) +
+           conv_image_align(offsets, ALIGN) + conv_image_align(size + ALIGN, ALIGN);
 }
 
 // --- tables --------------------------------------------------------------------------------------
@@ -263,15 +259,15 @@ bool conv_jpeg_copy_stream(uint8_t *stream, size_t *stream_bytes, const uint8_t 
     size_t at;
     if (!header->jpeg.streamed || !read_head(head, data, size, &at, header))
         return false;
-    head->offsets_at = (uint32_t)align(sizeof *head);
-    head->data_at =
-        head->offsets_at + (uint32_t)align((head->segments + (size_t)1) * sizeof(uint32_t));
+    head->offsets_at = (uint32_t)conv_image_align(sizeof *head, ALIGN);
+    head->data_at = head->offsets_at + (uint32_t)conv_image_align(
+                                           (head->segments + (size_t)1) * sizeof(uint32_t), ALIGN);
     uint32_t *offsets = (uint32_t *)(void *)(stream + head->offsets_at);
     uint8_t *to = stream + head->data_at;
     if (!copy_segments(to, offsets, head->segments, data + at, data + size))
         return false;
     head->data_bytes = offsets[head->segments];
-    *stream_bytes = head->data_at + align(head->data_bytes + ALIGN);
+    *stream_bytes = head->data_at + conv_image_align(head->data_bytes + ALIGN, ALIGN);
     head->bytes = (uint32_t)*stream_bytes;
     memset(to + head->data_bytes, 0, *stream_bytes - head->data_at - head->data_bytes);
     return true;

@@ -103,13 +103,7 @@ static void copy_bytes(uint8_t *dst, const struct conv_image *planes, int channe
     size_t row = (size_t)planes->width;
     for (int c = 0; c < channels; c++)
         for (int y = 0; y < planes->height; y++, dst += row)
-            memcpy(dst, planes->plane[c].data + y * planes->plane[c].stride, row);
-}
-
-static unsigned sample(const struct conv_image *image, int channel, int x, int y)
-{
-    const uint8_t *row = image->plane[channel].data + y * image->plane[channel].stride;
-    return image->depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
+            memcpy(dst, conv_image_row(planes, c, y), row);
 }
 
 // Samples, or the luminance of BT.601 in thousandths, divided once: the float32 that is nearest to
@@ -126,10 +120,11 @@ static void convert(float *dst, const struct conv_image *planes,
     for (int c = 0; c < (weighs ? 1 : channels); c++)
         for (int y = 0; y < planes->height; y++)
             for (int x = 0; x < planes->width; x++) {
-                unsigned value = sample(planes, c, x, y);
+                unsigned value = conv_image_get(conv_image_row(planes, c, y), planes->depth, x);
                 if (weighs)
-                    value =
-                        299 * value + 587 * sample(planes, 1, x, y) + 114 * sample(planes, 2, x, y);
+                    value = 299 * value +
+                            587 * conv_image_get(conv_image_row(planes, 1, y), planes->depth, x) +
+                            114 * conv_image_get(conv_image_row(planes, 2, y), planes->depth, x);
                 *dst++ = (float)(value / divisor);
             }
 }

@@ -96,24 +96,6 @@ void conv_blend_target(const struct conv_job *job, struct conv_image *planes)
         *planes = job->placed.in;
 }
 
-static unsigned read_sample(const uint8_t *row, int depth, int x)
-{
-    return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
-}
-
-static void write_sample(uint8_t *row, int depth, int x, unsigned value)
-{
-    if (depth == 16)
-        ((uint16_t *)(void *)row)[x] = (uint16_t)value;
-    else
-        row[x] = (uint8_t)value;
-}
-
-static uint8_t *row_of(const struct conv_image *image, int channel, int y)
-{
-    return image->plane[channel].data + y * image->plane[channel].stride;
-}
-
 static void copy_channel(const struct conv_image *dst, int to, const struct conv_image *src,
                          int from)
 {
@@ -146,9 +128,9 @@ static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, 
                     unsigned share)
 {
     for (int x = from; x < to; x++) {
-        uint64_t sum = (uint64_t)share * read_sample(original, depth, x) +
-                       (uint64_t)(CONV_BLEND_WHOLE - share) * read_sample(out, depth, x);
-        write_sample(out, depth, x, conv_image_divide_half_even(sum, CONV_BLEND_WHOLE));
+        uint64_t sum = (uint64_t)share * conv_image_get(original, depth, x) +
+                       (uint64_t)(CONV_BLEND_WHOLE - share) * conv_image_get(out, depth, x);
+        conv_image_put(out, depth, x, conv_image_divide_half_even(sum, CONV_BLEND_WHOLE));
     }
 }
 
@@ -183,8 +165,8 @@ void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct
     int bottom = blend->width ? within((int64_t)top + blend->height, out->height) : out->height;
     for (int c = 0; c < out->channels; c++) {
         for (int y = 0; y < out->height; y++) {
-            uint8_t *to = row_of(out, c, y);
-            const uint8_t *from = row_of(&original, c, y);
+            uint8_t *to = conv_image_row(out, c, y);
+            const uint8_t *from = conv_image_row(&original, c, y);
             bool inside = y >= top && y < bottom;
             mix_row(to, from, out->depth, 0, inside ? left : out->width, CONV_BLEND_WHOLE);
             if (!inside)

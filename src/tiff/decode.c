@@ -493,7 +493,7 @@ static enum conv_status read_rows(struct reader *reader, const struct conv_image
             i = 0;
         }
         for (int c = 0; dst && c < one->channels; c++)
-            row.plane[c].data = dst->plane[c].data + y * dst->plane[c].stride;
+            row.plane[c].data = conv_image_row(dst, c, y);
         unpack_row(reader, i, &row);
         if (rows)
             rows->put(rows->context, y, &row);

@@ -217,7 +217,7 @@ static void put_samples(uint8_t *dst, const struct conv_image *src, int y)
 {
     size_t bytes = (size_t)(src->depth / 8), step = bytes * (size_t)src->channels;
     for (int c = 0; c < src->channels; c++) {
-        const uint8_t *from = src->plane[c].data + y * src->plane[c].stride;
+        const uint8_t *from = conv_image_row(src, c, y);
         uint8_t *to = dst + (size_t)c * bytes;
         for (int x = 0; x < src->width; x++, to += step)
             if (bytes == 1)

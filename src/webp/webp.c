@@ -281,7 +281,7 @@ static VP8StatusCode decode_parts(WebPIDecoder *decoder, const uint8_t *image, s
 static void split(const struct conv_image *dst, int y, const uint8_t *row)
 {
     for (int c = 0; c < dst->channels; c++) {
-        uint8_t *restrict plane = dst->plane[c].data + y * dst->plane[c].stride;
+        uint8_t *restrict plane = conv_image_row(dst, c, y);
         for (int x = 0; x < dst->width; x++)
             plane[x] = row[dst->channels * x + c];
     }

@@ -223,13 +223,12 @@ void conv_jpeg_planes_put(struct conv_jpeg_planes *planes, int mcu_row,
     for (int y = planes->done; y < end; y++) {
         uint8_t *to[3];
         for (int c = 0; c < made; c++)
-            to[c] = planes->put || weighs ? row.plane[c].data
-                                          : dst->plane[c].data + y * dst->plane[c].stride;
+            to[c] = planes->put || weighs ? row.plane[c].data : conv_image_row(dst, c, y);
         make_row(planes, y, made, to);
         if (weighs) {
             conv_image_weigh(&row, &row);
             if (!planes->put)
-                memcpy(dst->plane[0].data + y * dst->plane[0].stride, to[0], (size_t)row.width);
+                memcpy(conv_image_row(dst, 0, y), to[0], (size_t)row.width);
         }
         row.channels = planes->luma ? 1 : made;
         if (planes->put)

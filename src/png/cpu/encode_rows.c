@@ -80,7 +80,7 @@ void conv_encode_rows_next(struct conv_encode_rows *rows, int y)
     if (rows->source)
         src = fetch_row(rows, y); // of stride 0
     for (int c = 0; c < src.channels; c++) {
-        const uint8_t *samples = src.plane[c].data + y * src.plane[c].stride;
+        const uint8_t *samples = conv_image_row(&src, c, y);
         if (src.depth == 8) {
             rows->row[c] = samples;
             continue;

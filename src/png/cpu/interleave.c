@@ -85,7 +85,7 @@ LOOPS(16, 4)
 static void get_rows(void *rows[CONV_IMAGE_MAX_CHANNELS], const struct conv_image *image, int y)
 {
     for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
-        rows[c] = c < image->channels ? image->plane[c].data + y * image->plane[c].stride : NULL;
+        rows[c] = c < image->channels ? conv_image_row(image, c, y) : NULL;
 }
 
 void conv_interleave_split(const struct conv_image *dst, int y, const uint8_t *row)
@@ -177,11 +177,6 @@ static void unpack(uint8_t *out, const uint8_t *row, size_t width, int depth, un
         unpack_as(out, row, width, 1, scale);
 }
 
-static uint8_t *row_of(const struct conv_image *image, int channel, int y)
-{
-    return image->plane[channel].data + y * image->plane[channel].stride;
-}
-
 // out[x] = table[from[x]]; `from` may be `out`. By words: fewer loads and stores.
 static void map_bytes(uint8_t *out, const uint8_t *from, size_t width, const uint8_t *table)
 {
@@ -202,12 +197,12 @@ static void look_up(const struct conv_expand *expand, const struct conv_image *d
 {
     size_t width = (size_t)dst->width;
     // The last plane holds the indices until its own samples replace them.
-    uint8_t *indices = row_of(dst, dst->channels - 1, y);
+    uint8_t *indices = conv_image_row(dst, dst->channels - 1, y);
     if (depth < 8)
         unpack(indices, row, width, depth, 1);
     const uint8_t *from = depth < 8 ? indices : row;
     for (int c = 0; c < dst->channels; c++)
-        map_bytes(row_of(dst, c, y), from, width, expand->palette[c]);
+        map_bytes(conv_image_row(dst, c, y), from, width, expand->palette[c]);
 }
 
 // Sets alpha to 0 where all samples equal the key, else to opaque.
@@ -215,10 +210,10 @@ static void key_out8(uint8_t *restrict alpha, const struct conv_image *dst, int 
                      const uint16_t *key)
 {
     size_t width = (size_t)dst->width;
-    const uint8_t *a = row_of(dst, 0, y), *b = a, *c = a;
+    const uint8_t *a = conv_image_row(dst, 0, y), *b = a, *c = a;
     uint8_t ka = (uint8_t)key[0], kb = ka, kc = ka;
     if (dst->channels == 4) {
-        b = row_of(dst, 1, y), c = row_of(dst, 2, y);
+        b = conv_image_row(dst, 1, y), c = conv_image_row(dst, 2, y);
         kb = (uint8_t)key[1], kc = (uint8_t)key[2];
     }
     for (size_t x = 0; x < width; x++)
@@ -229,11 +224,11 @@ static void key_out16(uint16_t *restrict alpha, const struct conv_image *dst, in
                       const uint16_t *key)
 {
     size_t width = (size_t)dst->width;
-    const uint16_t *a = (const uint16_t *)(const void *)row_of(dst, 0, y), *b = a, *c = a;
+    const uint16_t *a = (const uint16_t *)(const void *)conv_image_row(dst, 0, y), *b = a, *c = a;
     uint16_t ka = key[0], kb = ka, kc = ka;
     if (dst->channels == 4) {
-        b = (const uint16_t *)(const void *)row_of(dst, 1, y);
-        c = (const uint16_t *)(const void *)row_of(dst, 2, y);
+        b = (const uint16_t *)(const void *)conv_image_row(dst, 1, y);
+        c = (const uint16_t *)(const void *)conv_image_row(dst, 2, y);
         kb = key[1], kc = key[2];
     }
     for (size_t x = 0; x < width; x++)
@@ -253,7 +248,7 @@ void conv_expand_row(const struct conv_expand *expand, const struct conv_image_h
     if (header->png.bit_depth < 8) {
         // 1, 3 or 15 becomes 255.
         unsigned scale = 255u / ((1u << header->png.bit_depth) - 1);
-        unpack(row_of(dst, 0, y), row, (size_t)dst->width, header->png.bit_depth, scale);
+        unpack(conv_image_row(dst, 0, y), row, (size_t)dst->width, header->png.bit_depth, scale);
         key[0] = (uint16_t)(key[0] * scale);
     } else {
         struct conv_image color = *dst;
@@ -263,7 +258,7 @@ void conv_expand_row(const struct conv_expand *expand, const struct conv_image_h
     }
     if (!header->png.transparency)
         return;
-    uint8_t *alpha = row_of(dst, dst->channels - 1, y);
+    uint8_t *alpha = conv_image_row(dst, dst->channels - 1, y);
     if (dst->depth == 8)
         key_out8(alpha, dst, y, key);
     else
