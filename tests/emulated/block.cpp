@@ -36,7 +36,7 @@ struct block_state {
     char keys[2]; // for the thread sanitizer: a phase's arrivals
 };
 
-static block_state blocks[CONV_EMULATED_MOST_BLOCKS];
+static block_state states[CONV_EMULATED_MOST_BLOCKS];
 
 static bool same(site a, site b)
 {
@@ -60,7 +60,7 @@ static void end_phase(block_state &block)
 
 void meet_block(site where)
 {
-    block_state &block = blocks[place()];
+    block_state &block = states[place()];
     if (block.arrived == 0)
         block.where = where;
     else if (!same(where, block.where))
@@ -81,7 +81,7 @@ void meet_block(site where)
 
 bool meet_block_with(site where, bool value)
 {
-    block_state &block = blocks[place()];
+    block_state &block = states[place()];
     unsigned phase = block.phase % 2;
     block.any[phase] |= value;
     meet_block(where);
@@ -112,7 +112,7 @@ static meeting *find_meeting(warp *warp, uint32_t mask)
 meeting *meet_warp(site where, uint32_t mask, const uint64_t *words, int count)
 {
     int warp_number = self()->number / CONV_EMULATED_WARP;
-    warp *warp = &blocks[place()].warps[warp_number];
+    warp *warp = &states[place()].warps[warp_number];
     uint32_t bit = 1u << lane();
     if (!(mask & bit))
         fail("%s:%d: the mask %08x of a collective leaves its caller out", where.file, where.line,
@@ -149,9 +149,9 @@ meeting *meet_warp(site where, uint32_t mask, const uint64_t *words, int count)
     return meeting;
 }
 
-const uint64_t *words_of(const meeting *meeting, int lane)
+const uint64_t *words_of(const meeting *meeting)
 {
-    return meeting->words[lane];
+    return meeting->words[0];
 }
 
 void leave_warp(meeting *meeting)
@@ -174,7 +174,7 @@ int leader(uint32_t mask)
 
 void open_block(int threads)
 {
-    block_state &block = blocks[place()];
+    block_state &block = states[place()];
     for (int w = 0; w < WARPS; w++) {
         int lanes = threads - w * CONV_EMULATED_WARP;
         block.warps[w].returned = lanes >= CONV_EMULATED_WARP ? 0
@@ -191,7 +191,7 @@ void open_block(int threads)
 
 bool note_return(thread *thread)
 {
-    block_state &block = blocks[thread->place];
+    block_state &block = states[thread->place];
     warp *warp = &block.warps[thread->number / CONV_EMULATED_WARP];
     uint32_t bit = 1u << thread->number % CONV_EMULATED_WARP;
     warp->returned |= bit;

@@ -68,14 +68,14 @@ struct meeting;
 // All lanes of the mask meet, each with `words` 8-byte words. Fails if one of them has returned or
 // is in another collective.
 meeting *meet_warp(site where, uint32_t mask, const uint64_t *words, int count);
-const uint64_t *words_of(const meeting *meeting, int lane);
+const uint64_t *words_of(const meeting *meeting); // of lane 0; the other lanes' follow
 void leave_warp(meeting *meeting);
 
 // The arguments of all lanes of a collective.
 template <typename Value> class lanes
 {
   public:
-    explicit lanes(meeting *meeting) : meeting_(meeting)
+    explicit lanes(meeting *meeting) : meeting_(meeting), words_(words_of(meeting))
     {
     }
     lanes(const lanes &) = delete;
@@ -86,11 +86,12 @@ template <typename Value> class lanes
     const Value &operator[](int lane) const // no copy: of a fragment, one word is needed
     {
         static_assert(alignof(Value) <= alignof(uint64_t), "words are aligned for it");
-        return *(const Value *)words_of(meeting_, lane);
+        return *(const Value *)(words_ + lane * CONV_EMULATED_WORDS);
     }
 
   private:
     meeting *meeting_;
+    const uint64_t *words_;
 };
 
 template <typename Value> lanes<Value> exchange(site where, uint32_t mask, Value mine)

@@ -37,9 +37,9 @@ struct thread {
     site where;
     size_t what;          // of several of the kind: which one
     thread *next_waiting; // at the same barrier in shared memory
-    uint64_t priority;
-    unsigned groups; // of copies, so far
-    bool unfenced;   // met others since it ordered bulk copies after what they did
+    unsigned bucket;      // of turns
+    unsigned groups;      // of copies, so far
+    bool unfenced;        // met others since it ordered bulk copies after what they did
     std::vector<pending_copy> copies;
 };
 
