@@ -62,6 +62,13 @@ def image_png(module):
     return Coder("image-png", decode)
 
 
+def wuffs(module):
+    from pywuffs.aux import ImageDecoder, ImageDecoderConfig
+    config = ImageDecoderConfig()
+    config.pixel_format = module.PixelFormat.BGRA_NONPREMUL  # its fastest one
+    return Coder("Wuffs", lambda file, decoder=ImageDecoder(config): decoder.decode(file).pixbuf)
+
+
 def tensors():
     import torch
     return dict(as_file=lambda file: torch.frombuffer(bytearray(file), dtype=torch.uint8),
@@ -70,12 +77,12 @@ def tensors():
 
 PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "pyspng": lambda module: Coder("pyspng", module.load),
             "fpng": lambda module: Coder("fpng", None, module.from_ndarray), "kornia_rs.io": image_png, "image_rs": image_rs,
-            "imagecodecs": lambda module: Coder("libspng", module.spng_decode, lambda image: module.spng_encode(image, 1)),
+            "pywuffs": wuffs, "imagecodecs": lambda module: Coder("libspng", module.spng_decode, lambda image: module.spng_encode(image, 1)),
             "torchvision.io": lambda module: Coder("torchvision", module.decode_png, lambda image: module.encode_png(image, 1), **tensors()),
             "torchcodec.decoders": lambda module: Coder("torchcodec", module.decode_png, None, **tensors())}
 
 
-ALONE = ("kornia_rs.io", "image_rs", "fpng", "imagecodecs")  # of `codecs`
+ALONE = ("kornia_rs.io", "pywuffs", "image_rs", "fpng", "imagecodecs")  # of `codecs`
 
 
 def coders(names=PACKAGES):
@@ -110,7 +117,7 @@ def code_all(images, code, cold):
 
 
 def codecs(parser):
-    """Compares conv's PNG coders on one core with image-png (kornia-rs, image-rs), fpng and libspng (imagecodecs), on folders.
+    """Compares conv's PNG coders on one core with image-png (kornia-rs, image-rs), Wuffs, fpng and libspng (imagecodecs), on folders.
 
     `conv bench codec`, which checks every result and also measures libpng, and libdeflate and igzip with conv's
     reversal of filters, and the other coders take turns. The others are Python packages, so a call has some microseconds of Python; they skip images that are not 8-bit RGB
@@ -246,15 +253,11 @@ class PythonBench:
                     ways[name] = lambda call=call, ready=ready: list(pool.map(call, ready))
                     if not decoding:
                         sizes[name] = sum(map(len, pool.map(call, ready)))
-            nvimgcodec = optional("nvidia.nvimgcodec") if device != "cpu" else None
-            if nvimgcodec and decoding:
+            nvimgcodec = optional("nvidia.nvimgcodec") if device != "cpu" and decoding else None
+            if nvimgcodec:
                 decoder = nvimgcodec.Decoder(max_num_cpu_threads=threads)
                 ways[f"decode, nvImageCodec, 256 per call, {threads} threads"] = self.chunks(files, 256, decoder.decode)
             self.in_turns(ways, self.samples, sizes)
-            if nvimgcodec and not decoding:  # on a tenth: it takes long
-                encoder, few = nvimgcodec.Encoder(max_num_cpu_threads=threads), images[:max(1, len(images) // 10)]
-                ready = [nvimgcodec.as_image(image) for image in few]
-                self.in_turns({f"encode, nvImageCodec, {threads} threads": lambda: encoder.encode(ready, "png")}, sum(image.nbytes for image in few))
         conv.configure(threads=0)
 
     def decode(self, device):
@@ -298,8 +301,6 @@ class PythonBench:
                 for alpha in alphas:
                     prepared = conv.Filter(name, alpha=alpha)
                     self.add(f"filter {name} {label}, alpha {alpha}, out=", self.queued(lambda: prepared(image, layout=layout, out=out)), 2 * image.nbytes)
-                if len(shape) == 2:
-                    self.add(f"filter {name} {label}", self.queued(lambda: conv.filter(image, name)), 2 * image.nbytes)
 
     def calls(self, device):
         """What a call costs: images of 64x64."""

@@ -316,19 +316,6 @@ def move_bytes(job):
                 size -= file.write(memoryview(buffer)[:min(size, CHUNK)])
 
 
-def move_all(jobs, out=None):
-    """One process per core that does nothing else: the yardstick of a run that reads and writes as many bytes."""
-    if out:
-        empty(out)
-    start = time.perf_counter()
-    with concurrent.futures.ProcessPoolExecutor(CORES) as pool:
-        list(pool.map(move_bytes, jobs, chunksize=16))
-    clock = Clock(wall=time.perf_counter() - start)
-    if out:
-        remove(out)
-    return clock
-
-
 def disk(parser):
     """Times conv from and to a real disk, beside one process per core that reads the same files and writes as many bytes.
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Kernels alone: the tables of kernels/README.md, and CPU kernels beside OpenCV's."""
-import json
+import csv
+import subprocess
 import sys
 import tempfile
 import time
 
 from inputs import place_filter, read_matrix
-from measure import Report, ask, fill, optional, take_turns
+from measure import Report, ask, optional, take_turns
 
 LADDER_SIZE, LADDER_FILTERS = "8192x8192", {"3×3": "gaussian", "5×5": "gaussian5"}
 KINDS = {"tent": "a column times a row", "dense": "integers", "real": "real numbers"}
@@ -17,24 +18,6 @@ def measure(conv, name, size, device="cuda", depth=8):
         command = ["bench", "kernels", "--device", device, "--image-size", size, "--filter", place_filter(name, folder), "--depth", str(depth), "--json"]
         print("conv", *command, file=sys.stderr, flush=True)
         return ask([conv, *command])[0]
-
-
-def add_page_options(parser):
-    parser.option("print", False, "to standard output instead of the README")
-    parser.option("results", help="figures of a run with --save on another machine")
-    parser.option("save", help="write the figures to this file, and leave the README alone")
-
-
-def saved(options, make):
-    """What make() measures, or what is in --results; None if it was saved."""
-    if options.results:
-        with open(options.results, encoding="utf-8") as file:
-            return json.load(file)
-    results = make()
-    if options.save:
-        with open(options.save, "w", encoding="utf-8") as file:
-            json.dump(results, file)
-    return None if options.save else results
 
 
 def heading(result, size):
@@ -51,12 +34,9 @@ def cell(row, with_step):
 
 
 def kernels(parser):
-    """Measures the ladder of CUDA kernels with a 3x3 and a 5x5 filter and writes the table into kernels/README.md."""
-    add_page_options(parser)
+    """Measures the ladder of CUDA kernels with a 3x3 and a 5x5 filter for the table of kernels/README.md."""
     options = parser.read()
-    results = saved(options, lambda: [measure(options.conv, name, LADDER_SIZE) for name in LADDER_FILTERS.values()])
-    if not results:
-        return
+    results = [measure(options.conv, name, LADDER_SIZE) for name in LADDER_FILTERS.values()]
     columns = [{row["name"]: row for row in result["rows"] if row["where"] == "cuda"} for result in results]
     runs = [row["runs"] for column in columns for row in column.values() if "skipped" not in row]
     lines = [f"{heading(results[0], LADDER_SIZE)}, step over the variant before; medians of {min(runs)} runs or more.", "",
@@ -69,26 +49,52 @@ def kernels(parser):
             shapes.append(text)
         elif any("skipped" not in column.get(name, row) for column in columns):
             lines.append(text)
-    fill("kernels/README.md", "figures", "\n".join(lines + shapes), options.print)
+    print("\n".join(lines + shapes))
 
 
 def kernels_large(parser):
-    """Measures CUDA kernels with filters of 7x7 to 31x31 and writes the table into kernels/README.md. Most of the time goes into
+    """Measures CUDA kernels with filters of 7x7 to 31x31 for the table of kernels/README.md. Most of the time goes into
     the reference, with which every result is compared. Beside other libraries: gpu-filters."""
-    add_page_options(parser)
     parser.option("size", "2880x1800")
     parser.option("only", ",".join(kind + str(side) for kind in KINDS for side in (7, 9, 15, 31)), "these filters")
     options = parser.read()
-    results = saved(options, lambda: {name: measure(options.conv, name, options.size) for name in options.only.split(",")})
-    if not results:
-        return
+    results = {name: measure(options.conv, name, options.size) for name in options.only.split(",")}
     lines = [f"{heading(next(iter(results.values())), options.size)}.", "",
              "| filter | | fastest variant | | of a copy |", "|---|---|---|--:|--:|"]
     for name, result in results.items():
         best = max((row for row in result["rows"] if row["where"] == "cuda" and row["kind"] == "variant" and "skipped" not in row), key=lambda row: row["gb_per_s"])
         kind, side = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
         lines.append(f"| {side}×{side} | {KINDS[kind]} | `{best['name']}` | {best['gb_per_s']:.0f} GB/s | {100 * best['share_of_copy']:.0f} % |")
-    fill("kernels/README.md", "large figures", "\n".join(lines), options.print)
+    print("\n".join(lines))
+
+
+# What Nsight Compute counts: bytes from and to DRAM, instructions of warps, and shares of the peak in percent.
+COUNTERS = {"bytes": "dram__bytes.sum", "instructions": "smsp__inst_executed.sum", "DRAM": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+            "issue slots": "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
+            "tensor cores": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed"}
+
+
+def roofline(parser):
+    """Counts with Nsight Compute (ncu) what kernels of the ladder do for each sample: bytes of DRAM, of which 2 are the least, and
+    instructions of a thread; and how busy DRAM, issue slots and tensor cores are. Intensity is 2 operations per tap over these bytes."""
+    parser.option("size", "8192x4096")
+    parser.option("variants", "naive,blocked,dp4a,tma,mma,tma_mma")
+    options = parser.read(rounds=1)
+    width, height = map(int, options.size.split("x"))
+    report = Report(options)
+    report.table("filter ", "variant ", "bytes per sample", "operations per byte", "instructions per sample", *(f"{name}, %" for name in list(COUNTERS)[2:]))
+    for side, name in LADDER_FILTERS.items():
+        for variant in options.variants.split(","):
+            command = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none", "--launch-count", "1", "--kernel-name",
+                       f"regex:^{variant}$", "--metrics", ",".join(COUNTERS.values()), options.conv, "bench", "kernels", "--device", "cuda",
+                       "--image-size", options.size, "--filter", name, "--variant", f"cuda_{variant}"]
+            text = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+            names, _, values = csv.reader(line for line in text.splitlines() if line.startswith('"'))
+            found = [float(values[names.index(counter)].replace(",", "")) for counter in COUNTERS.values()]
+            moved, executed = found[0] / (3 * width * height), 32 * found[1] / (3 * width * height)
+            report.row(f"{side} (`{name}`)", f"`cuda_{variant}`", f"{moved:.2f}", f"{2 * int(side[0]) ** 2 / moved:.1f}", f"{executed:.2f}",
+                       *(f"{share:.0f}" for share in found[2:]), filter=name, variant=variant, found=found)
+    report.finish()
 
 
 LARGE, MEDIUM, SMALL = "8192x4096", "2880x1800", "1024x1024"

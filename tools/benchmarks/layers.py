@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Convolution layers on a CPU beside oneDNN and ONNX Runtime; those on a GPU: `conv bench layers`."""
+"""Convolution layers beside other libraries as users call them: oneDNN and ONNX Runtime on a CPU, torch on a GPU."""
 import os
+import re
 import time
 
 from measure import Report, ask, optional, take_turns
@@ -97,4 +98,49 @@ def layers_cpu(parser):
         peers = [min(times[key].results) if key in times else float("nan") for key in ("torch", "onnx")]
         report.row(size_of(channels, maps, height, width, side, side), f"{limit:.1f}", f"{alone:.1f}", f"`{name}`", *(f"{peer:.1f}" for peer in peers),
                    f"{min(peers) / alone:.2f}×", f"{together:.1f}", f"{alone / together / threads:.2f}", shape=shape, conv=alone, torch=peers[0], onnx=peers[1])
+    report.finish()
+
+
+# --- on a GPU ---------------------------------------------------------------------------------------------
+
+# Row: element type, memory format, cuDNN's settings.
+SETTINGS = {"float32": ("float32", "contiguous_format", {"benchmark": True}), "deterministic": ("float32", "contiguous_format", {"deterministic": True}),
+            "TF32": ("float32", "channels_last", {"benchmark": True, "allow_tf32": True}), "fp16": ("float16", "channels_last", {"benchmark": True}),
+            "bf16": ("bfloat16", "channels_last", {"benchmark": True})}
+
+
+def time_torch_cuda(torch, setting, batch, channels, height, width, maps, rows, columns, more):
+    """Milliseconds, the median, of a graph: without torch's own work on the host. Triton's timer empties the cache before each."""
+    from triton.testing import do_bench
+    kind, layout, switches = SETTINGS[setting]
+    x, w = (torch.randn(shape, device="cuda").to(getattr(torch, kind), memory_format=getattr(torch, layout))
+            for shape in ((batch, channels, height, width), (maps, channels // more.get("groups", 1), rows, columns)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.backends.cudnn.flags(**{"enabled": True, "allow_tf32": False, **switches}):
+        torch.nn.functional.conv2d(x, w, **more)  # chooses the algorithm
+        with torch.cuda.graph(graph):
+            torch.nn.functional.conv2d(x, w, **more)
+    return do_bench(graph.replay, warmup=5, rep=15, return_mode="median")
+
+
+def layers_gpu(parser):
+    """Layers of networks in conv's exact order (`conv bench layers --network`, which also times cuDNN itself) beside torch as users
+    call it: float32, the same with cuDNN's deterministic algorithms, and TF32, fp16 and bf16 in NHWC. Milliseconds, cold caches. conv's
+    own fast, tf32, fp16 and bf16 are cuDNN's plans, so they have no columns."""
+    parser.option("networks", "resnet50,vgg16,mobilenet_v1")
+    parser.option("batch", 64)
+    options = parser.read(rounds=1)
+    import torch
+    report = Report(options, f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {options.batch} images")
+    report.table("layer ", "conv, exact", *(f"torch, {name}" for name in SETTINGS))
+    for network in options.networks.split(","):
+        for line in ask([options.conv, "bench", "layers", "--device", "cuda", "--network", network, "--batch-size", str(options.batch), "--json"]):
+            if line["type"] != "bench-network-layer":
+                continue
+            sizes = list(map(int, re.match(r"(\d+)->(\d+), (\d+)x(\d+), (\d+)x(\d+)", line["layer"]).groups()))
+            more = {key: tuple(map(int, value.split("x"))) if "x" in value else int(value)
+                    for key, value in re.findall(r"(stride|padding|dilation|groups) ([0-9x]+)", line["layer"])}
+            times = {name: time_torch_cuda(torch, name, options.batch, sizes[0], *sizes[2:4], sizes[1], *sizes[4:], more) for name in SETTINGS}
+            report.row(f"{line['layer']} ({line['networks']})", f"{line['ms']:.4f}", *(f"{ms:.4f}" for ms in times.values()), layer=line["layer"],
+                       conv=line["ms"], **times)
     report.finish()

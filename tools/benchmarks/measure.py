@@ -224,16 +224,3 @@ class Report:
             with open(self.options.json, "w", encoding="utf-8") as file:
                 json.dump({"case": self.options.case, "arguments": self.options.arguments, "machine": self.machine, "rows": self.rows}, file, indent=1)
                 file.write("\n")
-
-
-def fill(page, marker, text, only_print=False):
-    """Replaces what is between `<!-- MARKER` and `<!-- /MARKER -->` in a page of the repository."""
-    if only_print:
-        print(text)
-        return
-    path = os.path.join(ROOT, page)
-    with open(path, encoding="utf-8") as file:
-        old = file.read()
-    begin = old.index("\n", old.index(f"<!-- {marker}")) + 1
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(old[:begin] + text + "\n" + old[old.index(f"<!-- /{marker} -->"):])

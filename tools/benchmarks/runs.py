@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Whole runs of conv over many images."""
-import functools
 import os
 import shlex
 import statistics
 
-from folders import conv_way, move_all
+from folders import conv_way
 from inputs import Folders, cut_crops
 from measure import Report, spread, take_turns
 
@@ -28,10 +27,7 @@ def auto(parser):
                            "icons+screens+photos+deep+interlaced:3000", "NAME:COUNT,...")
     parser.option("options", "", "more options of conv")
     parser.option("save", False, "outputs are saved")
-    parser.option("cores", 0, "use only this number; 0: all")
     options = parser.read()
-    if options.cores:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cores])
     report = Report(options, "milliseconds")
     devices = {"auto": [], "CPU": ["--device", "cpu"], **({"GPU": ["--device", "cuda"]} if report.machine["gpus"] else {})}
     report.table("images ", "MB", *devices, "auto / better", "CPU time of auto")
@@ -58,15 +54,13 @@ def runs(parser):
 
     slope   nothing is saved; the steady rate between the last two of --counts, and the time beyond it (start and end)
     saved   folder to folder, --saved images
-    bytes   what one process per core needs that only reads the files of --saved photographs, or reads them and writes as
-            many bytes as conv does, beside runs of conv
 
     tools/bench runs /dev/shm/runs --photos ../photos --parts slope,saved --conv before/conv --conv build/conv"""
     add_kinds(parser, 10000)
     parser.option("parts", "slope,saved")
     parser.add_argument("--options", action="append", help="options of conv, once for each set to be compared")
     parser.option("counts", "40000,200000", "images of slope")
-    parser.option("saved", "10000,40000", "images of saved and bytes")
+    parser.option("saved", "10000,40000", "images of saved")
     parser.option("kind", "photos")
     options = parser.read(rounds=3)
     ways = {f"`{os.path.relpath(conv) + ' ' if len(options.convs) > 1 else ''}{words}`": (conv, shlex.split(words))
@@ -74,7 +68,7 @@ def runs(parser):
     report = Report(options)
     with Folders(options, options.distinct) as folders:
         for part in options.parts.split(","):
-            {"slope": measure_slope, "saved": measure_saved, "bytes": measure_bytes}[part](options, folders, ways, report)
+            {"slope": measure_slope, "saved": measure_saved}[part](options, folders, ways, report)
     report.finish()
 
 
@@ -94,26 +88,15 @@ def measure_slope(options, folders, ways, report):
         folder.remove()
 
 
-def measure_saved(options, folders, ways, report, with_bytes=False):
+def measure_saved(options, folders, ways, report):
     report.table("images", "way ", "seconds", "program, CPU s", "system, CPU s", "GB/s of samples", "GB/s of files", "images/s")
     for count in map(int, options.saved.split(",")):
         folder, out = folders.make(options.kind, count), f"{folders.scratch}/out"
-        todo = {name: conv_way(*way, folder.path, out, count) for name, way in ways.items()}
-        if with_bytes:
-            growth = todo[next(iter(todo))]().result / folder.bytes
-            jobs = [(path, f"{out}/{i}", int(growth * os.path.getsize(path))) for i, path in enumerate(folder.names())]
-            todo = {"read": functools.partial(move_all, [(path, None, 0) for path, _, _ in jobs]),
-                    f"read, and {growth:.2f} times the bytes written": functools.partial(move_all, jobs, out),
-                    **{f"{name}, nothing saved": conv_way(*way, folder.path, out, save=False) for name, way in ways.items()}, **todo}
-        for name, each in take_turns(todo, options.rounds).items():
+        for name, each in take_turns({name: conv_way(*way, folder.path, out, count) for name, way in ways.items()}, options.rounds).items():
             report.row(count, name, each, f"{statistics.median(each.user):.1f}", f"{statistics.median(each.system):.1f}",
                        f"{folder.samples / each.median / 1e9:.1f}", f"{folder.bytes / each.median / 1e9:.1f}", f"{count / each.median:.0f}",
                        count=count, name=name, times=each)
         folder.remove()
-
-
-def measure_bytes(*arguments):
-    measure_saved(*arguments, with_bytes=True)
 
 
 def crops(parser):
