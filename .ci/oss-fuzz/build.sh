@@ -4,7 +4,7 @@
 # CFLAGS="-O1 -g1 -fsanitize=address,fuzzer-no-link" .ci/oss-fuzz/build.sh [TARGET...]
 mkdir -p "$OUT"
 cmake -S "$SRC/conv" -B "$WORK/conv" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
-    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_FUZZ=ON -DCONV_TESTS=ON
+    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_FUZZ=COMPARES -DCONV_TESTS=ON
 targets=("$@")
 if [[ $# -eq 0 ]]; then
     mapfile -t targets < <(cd "$SRC/conv/tests/fuzz" && printf "%s\n" fuzz_*.c | sed 's/\.c$//; /fuzz_tiff/d') # a static libtiff needs too much
