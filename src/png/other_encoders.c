@@ -43,11 +43,6 @@ static bool fits_int(size_t row_size, size_t height)
     return row_size <= INT_MAX / 128 && (row_size + 1) * height <= INT_MAX / 10 * 4;
 }
 
-static enum conv_status refuse(struct conv_err *err, enum conv_status status)
-{
-    return conv_err_hint(err, CONV_HINT_OTHER_ENCODER, 0, status);
-}
-
 // Samples, filtered rows, and a file that doubles.
 static size_t encode_bytes(const struct conv_image *shape)
 {
@@ -64,12 +59,12 @@ static enum conv_status encode(struct conv_buffer *pixels, struct conv_buffer *f
     (void)level; // set_level's
     size_t row_size = conv_interleave_bytes(src);
     if (src->depth != 8)
-        return refuse(err, conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                        "the stb encoder writes 8 bits per sample only"));
+        return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_OTHER_ENCODER,
+                               "the stb encoder writes 8 bits per sample only");
     if (!fits_int(row_size, (size_t)src->height))
-        return refuse(err, conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                        "%d x %d pixels are too many for the stb encoder",
-                                        src->width, src->height));
+        return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_OTHER_ENCODER,
+                               "%d x %d pixels are too many for the stb encoder", src->width,
+                               src->height);
     if (!conv_buffer_reserve(pixels, row_size * (size_t)src->height))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     for (int y = 0; y < src->height; y++)

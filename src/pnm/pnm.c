@@ -439,14 +439,6 @@ static void join(const struct conv_filter_rows *joins, uint8_t *to, const struct
         conv_interleave_join(to, row, 0);
 }
 
-static enum conv_status refuse(const struct conv_format *format, const char *what,
-                               enum conv_hint hint, struct conv_err *err)
-{
-    return conv_err_hint(
-        err, hint, 0,
-        conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s cannot hold %s", format->name, what));
-}
-
 static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
                                     const struct conv_row_source *source,
                                     const struct conv_file_room *room, size_t *size,
@@ -456,7 +448,8 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     char head[HEAD_MOST];
     int kind = kind_of(codec->format, src);
     if (kind == 0)
-        return refuse(codec->format, "colours", CONV_HINT_GRAY, err);
+        return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_GRAY, "%s cannot hold colours",
+                               codec->format->name);
     struct conv_image row = written(src, kind);
     size_t bytes = conv_interleave_bytes(&row), head_size = write_head(head, kind, src);
     *size = head_size + bytes * (size_t)src->height;
@@ -469,7 +462,8 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
         if (!conv_codec_take_row(codec, &row, src, source, y))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
         if (kind != 7 && src->channels % 2 == 0 && !is_opaque(&row))
-            return refuse(codec->format, "its transparent pixels", CONV_HINT_OTHER_FORMAT, err);
+            return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_OTHER_FORMAT,
+                                   "%s cannot hold its transparent pixels", codec->format->name);
         row = written(&row, kind);
         join(joins, to, &row);
         if (is_to_stop(codec, y, bytes))

@@ -103,9 +103,9 @@ static enum conv_status about(struct conv_err *err, enum conv_status status)
 
 static enum conv_status foreign(const struct conv_journal *journal, struct conv_err *err)
 {
-    return about(err, conv_err_set(err, CONV_ERR_USAGE,
-                                   "%s: the file is not a journal of this version of conv",
-                                   journal->config.path));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_JOURNAL,
+                           "%s: the file is not a journal of this version of conv",
+                           journal->config.path);
 }
 
 // In place none of the images would be recognised, and all would be filtered again.
@@ -117,11 +117,11 @@ static enum conv_status check_header(const struct conv_journal *journal, size_t 
     if (have < HEADER_SIZE || !journal->config.in_place ||
         memcmp(journal->buffer, EARLIER, HEADER_SIZE))
         return CONV_OK;
-    return about(err, conv_err_set(err, CONV_ERR_USAGE,
-                                   "%s: the journal is of an earlier version of conv, which "
-                                   "recognised images in another way; those that it lists would be "
-                                   "filtered again",
-                                   journal->config.path));
+    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_JOURNAL,
+                           "%s: the journal is of an earlier version of conv, which "
+                           "recognised images in another way; those that it lists would be "
+                           "filtered again",
+                           journal->config.path);
 }
 
 // Takes the complete lines among the *have bytes in the buffer; *have becomes the size of the rest.
