@@ -118,11 +118,10 @@ static inline void cvt_pack_sat_u16_s32(uint32_t &to, int32_t a, int32_t b)
 
 static inline int32_t dot4(int32_t sum, uint32_t a, bool a_signed, uint32_t b, bool b_signed)
 {
-    auto number = [](uint32_t byte, bool is_signed) {
-        return is_signed ? (int32_t)(int8_t)byte : (int32_t)(uint8_t)byte;
-    };
-    for (int i = 0; i < 32; i += 8)
-        sum += number(a >> i & 0xff, a_signed) * number(b >> i & 0xff, b_signed);
+    for (int i = 0; i < 32; i += 8) {
+        int32_t x = (uint8_t)(a >> i), y = (uint8_t)(b >> i);
+        sum += (a_signed ? (int8_t)x : x) * (b_signed ? (int8_t)y : y);
+    }
     return sum;
 }
 

@@ -6,9 +6,11 @@
 
 #define BLOCK_WIDTH 32
 #define BLOCK_HEIGHT 8
+#ifndef BLOCKS_PER_PLANE // tests have fewer
 #define BLOCKS_PER_PLANE 64
+#endif
 
-// Row blockIdx.y of the grid is a plane; its 64 blocks of 32 x 8 threads take tiles in turn. Planes
+// Row blockIdx.y of the grid is a plane; its blocks of 32 x 8 threads take tiles in turn. Planes
 // without alpha are not changed. The colours of an image all restore the same alpha.
 template <typename Sample, enum conv_alpha_step STEP>
 static __global__ void scale_alpha(const struct conv_stencil_plane *planes, bool before,
