@@ -391,7 +391,7 @@ void conv_filter_decimate(struct conv_filter *filter, double sigma, double amoun
             filter->decimated = d;
             filter->deviation = deviation;
         }
-        if (deviation <= CONV_INTEGER_DEVIATION)
+        if (deviation <= CONV_INTEGER_LINES_DEVIATION)
             break;
     }
 }

@@ -60,13 +60,14 @@ void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int wi
 // Sets matrix, scale, decimated and deviation: a Gaussian of 3 to 250 pixels; with an amount the
 // sample plus `amount` times its difference from that. The deviation is proven for every image and
 // border, from the integers: the step is the largest with which it is within
-// CONV_INTEGER_DEVIATION, else the one with the smallest deviation.
+// CONV_INTEGER_LINES_DEVIATION, else the one with the smallest deviation.
 void conv_filter_decimate(struct conv_filter *filter, double sigma, double amount);
 
 // The most by which results of the integers may differ from the ideal ones, before rounding, on any
 // 8-bit image. After rounding they differ by less than 1.
 #define CONV_INTEGER_DEVIATION 0.49
-// For a column times a row, whose scales are small. They differ by at most 1 from rounded ones.
+// For a column times a row, whose scales are small, and with a step. They differ by at most 1 from
+// rounded ones.
 #define CONV_INTEGER_LINES_DEVIATION 0.75
 
 #endif
