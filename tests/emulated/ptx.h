@@ -84,18 +84,28 @@ static inline void sqrt_approx_ftz_f32(float &to, float from)
 }
 
 // 16-bit floats to 32 bits, which represent all of them exactly, subnormal ones included.
-static inline void cvt_f32_f16(float &to, uint16_t from)
+static inline float float_of_half(uint32_t pair, int k)
 {
-    int exponent = from >> 10 & 31, mantissa = from & 0x3ff;
+    int from = (int)(pair >> 16 * k), exponent = from >> 10 & 31, mantissa = from & 0x3ff;
     float size = exponent == 31  ? (mantissa ? NAN : INFINITY)
                  : exponent == 0 ? ldexpf((float)mantissa, -24)
                                  : ldexpf((float)(mantissa + 0x400), exponent - 25);
-    to = from & 0x8000 ? -size : size;
+    return from & 0x8000 ? -size : size;
+}
+
+static inline void cvt_f32_f16(float &to, uint16_t from)
+{
+    to = float_of_half(from, 0);
 }
 
 static inline void cvt_rn_f16_f32(uint16_t &to, float from)
 {
     to = conv_half_from_float(from);
+}
+
+static inline void mad_wide_s32(int64_t &to, int32_t a, int32_t b, int64_t c)
+{
+    to = (int64_t)a * b + c;
 }
 
 static inline uint32_t saturate_u8(int32_t value)
@@ -152,58 +162,54 @@ static inline void multiply(int32_t *const (&d)[4], const fragments &own, bool a
         *d[i] = c[i] + dot(all, a_signed, b_signed, g + i / 2 * 8, 2 * t + i % 2);
 }
 
-static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(
-    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2,
-    uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
+// Products of bytes with sums of 32 bits: with 32 columns of A, then with 16.
+#define MULTIPLY_BYTES(types, a_signed, b_signed)                                                  \
+    static inline void mma_sync_aligned_m16n8k32_row_col_##types(                                  \
+        int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2, \
+        uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,     \
+        const char *file = __builtin_FILE(), int line = __builtin_LINE())                          \
+    {                                                                                              \
+        multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, a_signed, b_signed,           \
+                 {c0, c1, c2, c3}, {file, line});                                                  \
+    }                                                                                              \
+    static inline void mma_sync_aligned_m16n8k16_row_col_##types(                                  \
+        int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0, \
+        int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),       \
+        int line = __builtin_LINE())                                                               \
+    {                                                                                              \
+        multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, a_signed, b_signed,              \
+                 {c0, c1, c2, c3}, {file, line});                                                  \
+    }
+MULTIPLY_BYTES(s32_u8_s8_s32, false, true)
+MULTIPLY_BYTES(s32_s8_u8_s32, true, false)
+MULTIPLY_BYTES(s32_u8_u8_s32, false, false)
+
+static inline void sub_f16x2(uint32_t &to, uint32_t a, uint32_t b)
+{
+    to = conv_half_from_float(float_of_half(a, 0) - float_of_half(b, 0));
+    to |= (uint32_t)conv_half_from_float(float_of_half(a, 1) - float_of_half(b, 1)) << 16;
+}
+
+// Of 16-bit floats, two in a register: bits of products below 2^-24 are lost, as on an H200.
+static inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
+    float &d0, float &d1, float &d2, float &d3, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+    uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3,
     const char *file = __builtin_FILE(), int line = __builtin_LINE())
 {
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, false, true, {c0, c1, c2, c3},
-             {file, line});
-}
-
-static inline void mma_sync_aligned_m16n8k32_row_col_s32_s8_u8_s32(
-    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2,
-    uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
-    const char *file = __builtin_FILE(), int line = __builtin_LINE())
-{
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, true, false, {c0, c1, c2, c3},
-             {file, line});
-}
-
-static inline void mma_sync_aligned_m16n8k32_row_col_s32_u8_u8_s32(
-    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2,
-    uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,
-    const char *file = __builtin_FILE(), int line = __builtin_LINE())
-{
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, false, false, {c0, c1, c2, c3},
-             {file, line});
-}
-
-static inline void mma_sync_aligned_m16n8k16_row_col_s32_s8_u8_s32(
-    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0,
-    int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
-    int line = __builtin_LINE())
-{
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, true, false, {c0, c1, c2, c3},
-             {file, line});
-}
-
-static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_u8_s32(
-    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0,
-    int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
-    int line = __builtin_LINE())
-{
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, false, {c0, c1, c2, c3},
-             {file, line});
-}
-
-static inline void mma_sync_aligned_m16n8k16_row_col_s32_u8_s8_s32(
-    int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0,
-    int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),
-    int line = __builtin_LINE())
-{
-    multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, false, true, {c0, c1, c2, c3},
-             {file, line});
+    auto all =
+        emulated::exchange<fragments>({file, line}, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
+    int lane = emulated::lane(), g = lane / 4, t = lane % 4;
+    float *const d[] = {&d0, &d1, &d2, &d3};
+    const double c[] = {c0, c1, c2, c3};
+    for (int i = 0; i < 4; i++) {
+        double sum = c[i] * 0x1p24;
+        for (int k = 0; k < 16; k++) {
+            const fragments &a = all[g * 4 + k % 8 / 2], &b = all[(2 * t + i % 2) * 4 + k % 8 / 2];
+            sum += trunc(0x1p24 * float_of_half(a.a[i / 2 + k / 8 * 2], k % 2) *
+                         float_of_half(b.b[k / 8], k % 2));
+        }
+        *d[i] = (float)(sum * 0x1p-24);
+    }
 }
 
 static inline void elect_sync(none, bool &elected, uint32_t mask,

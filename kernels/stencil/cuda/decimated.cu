@@ -5,6 +5,7 @@
 //
 // Scratch of a plane, in cells of 32 bits (of 16 bits for what is exact in them): coarse samples
 // from -1 - pad on, floats filtered by columns, and filtered samples from -1 on.
+#include "kernels/common/half.h"
 #include "kernels/stencil/cuda/decimated_enlarge.cuh"
 #include "kernels/stencil/cuda/decimated_floats.cuh"
 
@@ -155,6 +156,7 @@ struct decimated_constants {
     void (*enlarge)(struct decimated_filter);
     bool floats; // samples
     int table_bytes;
+    int enlarging_blocks; // of a processor
     struct decimated_filter filter;
 };
 
@@ -165,16 +167,25 @@ static void set_kernels(struct decimated_constants *constants)
     if constexpr (sizeof(Sample) == 4) {
         constants->reduce = reduce_floats;
         constants->filter_image = filter_floats<false>;
+        constants->enlarge = f.amount ? enlarge_floats<true> : enlarge_floats<false>;
         constants->floats = true;
     } else {
         constants->reduce = reduce_bytes<Sample>;
         constants->filter_image = filter_bytes<Sample>;
+        constants->enlarging_blocks = enlarging_blocks<Sample>(f.amount != 0);
+        if (f.up_parts == 1)
+            constants->enlarge =
+                f.amount ? enlarge<Sample, Result, true, 1> : enlarge<Sample, Result, false, 1>;
+        else
+            constants->enlarge = f.amount ? enlarge<Sample, Result, true, MOST_PARTS>
+                                          : enlarge<Sample, Result, false, MOST_PARTS>;
         f.segments = (19 * f.step - 1) * (int)sizeof(Sample) / SEGMENT + 1;
+        // Small copies are slower: they pay where they save a fourth of the bytes.
+        bool halves = f.segments == 2 && (19 * f.step - 1) % SEGMENT < SEGMENT / 2;
+        f.half_segment = sizeof(Sample) == 1 && halves ? f.segments - 1 : -1;
         constants->table_bytes = (f.segments * bytes_of<Sample>::PRODUCTS + f.phases) *
                                  (int)(TABLE_CELLS * sizeof(uint4));
     }
-    constants->enlarge =
-        constants->filter.amount ? enlarge<Sample, Result, true> : enlarge<Sample, Result, false>;
 }
 
 static void plan_decimated(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
@@ -195,6 +206,8 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.up_parts = d.step < 4 ? 2 : 1;
     for (f.up_phases = 1; f.up_phases * TILE % (2 * d.step);)
         f.up_phases++;
+    for (f.down_phases = 1; f.down_phases * TILE % (GROUP * d.step);)
+        f.down_phases++;
     f.tile_columns = (SPAN - (int)sizeof(uint2) + 1) / d.step - 3;
     f.tile_rows = max(REDUCED_ROWS / d.step, 6);
     f.amount = d.amount;
@@ -206,6 +219,7 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
             int away = abs(i - (k - 1) * d.step);
             f.down[i][k] = away < 2 * d.step ? (uint32_t)d.down[away] : 0;
             f.up[i][k] = (uint32_t)d.up[i][k];
+            f.halves[i][k] = conv_half_from_float((float)d.up[i][k]);
         }
     for (int i = 0; i <= d.radius; i++)
         f.line[i] = (uint32_t)d.line[i];
@@ -241,36 +255,79 @@ static int64_t count_coarse(const struct decimated_filter *f, int n)
     return count_filtered(f, n) + 2 * f->pad;
 }
 
-// Columns of 16 filtered samples.
-static int64_t count_tiles(const struct decimated_filter *f, int n)
+// Strips of a plane, one above the other divided among warps, and their rows.
+struct shape {
+    int64_t strips, rows;
+};
+typedef struct shape (*shape_fn)(const struct decimated_filter *f,
+                                 const struct conv_stencil_plane *plane);
+
+static struct shape find_reduced(const struct decimated_filter *f,
+                                 const struct conv_stencil_plane *plane)
 {
-    return (count_filtered(f, n) + ((f->pad - f->radius) & 7) - 1) / STRIP + 1;
+    return {count_strips(f->pad, (int)count_coarse(f, plane->width)),
+            count_coarse(f, plane->height)};
+}
+
+static struct shape find_filtered(const struct decimated_filter *f,
+                                  const struct conv_stencil_plane *plane)
+{
+    int64_t columns = count_filtered(f, plane->width) + ((f->pad - f->radius) & 7);
+    return {(columns - 1) / STRIP + 1, count_filtered(f, plane->height)};
+}
+
+static struct shape find_enlarged(const struct decimated_filter *,
+                                  const struct conv_stencil_plane *plane)
+{
+    return {(plane->width - 1) / BLOCK_COLUMNS + 1, (plane->height - 1) / TILE + 1};
+}
+
+static struct shape find_floats(const struct decimated_filter *f,
+                                const struct conv_stencil_plane *plane)
+{
+    return {(plane->width - 1) / WARP_COLUMNS + 1, count_filtered(f, plane->height) - 3};
 }
 
 #define MOST_ROUNDS 4
 
-// The part of `total` rows of strips that a warp of `slots`, which run at a time, takes: a multiple
-// of `unit`, less `lost`. In more rounds warps end at different times, so that the wait for the
-// last one is shorter (`wait`, of a round), but each part begins with rows that others compute,
-// too, and more: `extra`.
-static int32_t divide_rows(int64_t total, int64_t slots, int unit, int lost, double wait,
-                           double extra)
+// Finds the rows of a strip that a warp takes, a multiple of `unit`, less `lost`, such that blocks
+// of `warps`, of which `slots` run at a time, end early: each part begins with rows that others
+// compute, too, and more: `extra`. In more rounds blocks end at different times, so that the wait
+// for the last one is shorter (`wait`, of a round). *most: blocks of the largest plane.
+static int32_t divide_rows(const struct decimated_filter *f,
+                           const struct conv_stencil_plane *planes, int count, shape_fn find,
+                           int warps, int64_t slots, int unit, int lost, double wait, double extra,
+                           int64_t *most)
 {
-    int64_t part = 1;
+    int64_t rows = 1, blocks = 0, best = 0;
     double least = INFINITY;
-    for (int rounds = 1; rounds <= MOST_ROUNDS; rounds++) {
-        int64_t rows = (total - 1) / (rounds * slots) + 1;
-        rows = (rows + lost + unit - 1) / unit * unit - lost;
-        double cost = ((double)((total - 1) / rows / slots + 1) + wait) * ((double)rows + extra);
+    for (int p = 0; p < count; p++)
+        rows = max(rows, find(f, &planes[p]).rows);
+    for (int parts = 1; parts <= rows && blocks <= MOST_ROUNDS * slots; parts++) {
+        int64_t part = ((rows - 1) / parts + 1 + lost + unit - 1) / unit * unit - lost;
+        int64_t largest = 0, own = 0;
+        blocks = 0;
+        for (int p = 0; p < count; p++) {
+            if (p == 0 || planes[p].width != planes[p - 1].width ||
+                planes[p].height != planes[p - 1].height) {
+                struct shape shape = find(f, &planes[p]);
+                own = (shape.strips * ((shape.rows - 1) / part + 1) - 1) / warps + 1;
+                largest = max(largest, own);
+            }
+            blocks += own;
+        }
+        double cost = ((double)((blocks - 1) / slots + 1) + wait) * ((double)part + extra);
         if (cost < least) {
             least = cost;
-            part = rows;
+            best = part;
+            *most = largest;
         }
     }
-    return (int32_t)part;
+    return (int32_t)best;
 }
 
 #define LONG_STEP 12
+#define LONG_WARPS 6
 
 static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
                                         const struct conv_stencil_plane *planes, int count,
@@ -278,23 +335,18 @@ static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
     int ring = REDUCE_STAGES * ROW_GROUPS * WARP * (int)sizeof(uint4), warps = REDUCE_WARPS;
-    int64_t total = 0, most = 0;
+    int64_t most = 0;
     if (constants->table_bytes + warps * ring > plan->cuda.block_shared_bytes)
         warps /= 2;
     int shared = constants->table_bytes + warps * ring;
-    int blocks = max(1, min(plan->cuda.shared_bytes / (shared + 1024), 2));
-    for (int p = 0; p < count; p++)
-        total += count_strips(f->pad, (int)count_coarse(f, planes[p].width)) *
-                 count_coarse(f, planes[p].height);
+    int64_t slots = max(1, min(plan->cuda.shared_bytes / (shared + 1024), 2));
+    slots *= plan->cuda.processors;
     // Few long parts are faster where a part begins with many rows of pixels (6000 x 4000, 3
     // planes, H200: at a step of 32 6 warps per processor take 67 us, 16 take 87; at 6 60 and 52).
-    int64_t slots = plan->cuda.processors * (f->step < LONG_STEP ? blocks * warps : 6);
-    f->strip_rows = divide_rows(total, slots, 1, 0, 0, 3 + (8.0 * ROW_GROUPS + 32) / f->step);
-    for (int p = 0; p < count; p++) {
-        int64_t strips = count_strips(f->pad, (int)count_coarse(f, planes[p].width));
-        int64_t rows = count_coarse(f, planes[p].height);
-        most = max(most, (strips * ((rows - 1) / f->strip_rows + 1) - 1) / warps + 1);
-    }
+    if (f->step >= LONG_STEP)
+        slots = max(1, plan->cuda.processors * LONG_WARPS / warps);
+    f->strip_rows = divide_rows(f, planes, count, find_reduced, warps, slots, 1, 0, 0,
+                                3 + (8.0 * ROW_GROUPS + 32) / f->step, &most);
     if (allow_shared_memory(plan, (const void *)constants->reduce) != cudaSuccess)
         return CONV_ERR_DEVICE;
     start(constants->reduce, warps * WARP, most, count, (size_t)shared, false, f, stream);
@@ -308,38 +360,33 @@ static enum conv_status launch(const struct conv_stencil_plan *plan,
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
     bool early = plan->cuda.major >= 9;
-    int64_t reduced = 0, filtered = 0, enlarged = 0, results = 0, steps = 0;
-    for (int p = 0; p < count; p++) {
-        int64_t height = count_filtered(f, planes[p].height);
-        results += count_tiles(f, planes[p].width) * height;
-        steps += ((planes[p].width - 1) / WARP_COLUMNS + 1) * (height - 3);
-    }
-    f->filter_rows = divide_rows(results, plan->cuda.processors * FILTER_BLOCKS * FILTER_WARPS,
-                                 STRIP, 0, 0, STRIP);
-    // 6000 x 4000, 3 planes, H200: 13 steps of 6 rows take 48 us, 29 take 53.
-    f->block_steps = divide_rows(steps, plan->cuda.processors * ENLARGING_BLOCKS * (THREADS / WARP),
-                                 BATCH, 3, 0.25, 3 + 16.0 / f->step);
-    for (int p = 0; p < count; p++) {
-        int64_t height = count_filtered(f, planes[p].height);
-        reduced = max(reduced, ((count_coarse(f, planes[p].width) - 1) / f->tile_columns + 1) *
-                                   ((count_coarse(f, planes[p].height) - 1) / f->tile_rows + 1));
-        if (constants->floats)
-            filtered = max(filtered, count_coarse(f, planes[p].width) * height / THREADS + 1);
-        else
-            filtered = max(filtered, count_tiles(f, planes[p].width) *
-                                             ((height - 1) / f->filter_rows + 1) / FILTER_WARPS +
-                                         1);
-        enlarged = max(enlarged, (int64_t)((planes[p].width - 1) / WARP_COLUMNS + 1) *
-                                         ((height - 4) / f->block_steps + 1) / (THREADS / WARP) +
-                                     1);
-    }
-    if (constants->floats)
+    int64_t reduced = 0, filtered = 0, enlarged = 0, processors = plan->cuda.processors;
+    int warps = THREADS / WARP;
+    if (constants->floats) {
+        for (int p = 0; p < count; p++) {
+            int64_t width = count_coarse(f, planes[p].width);
+            reduced =
+                max(reduced, ((width - 1) / f->tile_columns + 1) *
+                                 ((count_coarse(f, planes[p].height) - 1) / f->tile_rows + 1));
+            filtered = max(filtered, width * count_filtered(f, planes[p].height) / THREADS + 1);
+        }
+        f->enlarged_rows =
+            divide_rows(f, planes, count, find_floats, warps, processors * FLOAT_BLOCKS, BATCH, 3,
+                        1, 3 + 16.0 / f->step, &enlarged);
         start(constants->reduce, PIXEL_THREADS, reduced, count, 0, false, f, stream);
-    else if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
-        return CONV_ERR_DEVICE;
-    start(constants->filter_image, THREADS, filtered, count, 0, early, f, stream);
-    if (constants->floats)
+        start(constants->filter_image, THREADS, filtered, count, 0, early, f, stream);
         start(filter_floats<true>, THREADS, filtered, count, 0, early, f, stream);
+    } else {
+        f->filter_rows = divide_rows(f, planes, count, find_filtered, FILTER_WARPS,
+                                     processors * FILTER_BLOCKS, STRIP, 0, 0, STRIP, &filtered);
+        // A part begins with two first products and more, which take as long as 4 tiles.
+        f->enlarged_rows =
+            divide_rows(f, planes, count, find_enlarged, 1,
+                        processors * constants->enlarging_blocks, 1, 0, 0.5, 4, &enlarged);
+        if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
+            return CONV_ERR_DEVICE;
+        start(constants->filter_image, FILTER_WARPS * WARP, filtered, count, 0, early, f, stream);
+    }
     start(constants->enlarge, THREADS, enlarged, count, 0, early, f, stream);
     return launch_status();
 }

@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: MIT
-// From a filtered coarse image to results (decimated.cu). A warp has 128 columns and walks down. It
-// enlarges eight filtered rows to these columns at a time, integers on tensor cores in bytes, and
-// passes them through shared memory; then a thread has four columns of `step` rows of results from
-// each four of these rows.
+// From a filtered coarse image of integers to results (decimated.cu), by products of half-precision
+// numbers on tensor cores. A block has 128 columns, a warp 32 of these, and walks down, 16 rows at
+// a time:
+//
+//   first product    A: weights of 8 filtered samples for 16 columns, twice: for two bytes. B:
+//   bytes
+//                    of these samples, of 8 rows.
+//   second product   A: weights of 16 filtered rows for 16 rows of results. B: parts of the sums of
+//                    8 columns; a lane holds those that it has from the first product.
+//
+// All sums are exact. An integer n below 2^11 is the half n * 2^-24, bit by bit. Sums begin with a
+// power of two and stay below twice that, so that their last 23 bits are an integer. Parts of 11
+// bits are multiplied separately and added up as integers. Columns have such an order in the first
+// product that a lane has four neighbours at the end. Results, and samples that are sharpened, pass
+// through shared memory, so that a warp stores and loads rows of 128 bytes or more.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_ENLARGE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DECIMATED_ENLARGE_CUH
 
 #include "kernels/stencil/cuda/decimated_reduce.cuh"
 
-#define WARP_COLUMNS (WARP * ENLARGED)
-#define BATCH 8                        // filtered rows that are enlarged at a time
-#define BATCH_PITCH (WARP_COLUMNS + 4) // of these: the rows of a product use different banks
-#define TILE 16                        // columns of a product
-#define TILES (WARP_COLUMNS / TILE)
-#define ENLARGING_BLOCKS 7 // of a processor, of integers
+#define GROUP 8       // filtered rows of a first product
+#define TILE 16       // rows and columns of results of a product
+#define STRIP_TILES 2 // of a warp, from left to right
+#define STRIP_COLUMNS (STRIP_TILES * TILE)
+#define BLOCK_WARPS (THREADS / WARP)
+#define BLOCK_COLUMNS (BLOCK_WARPS * STRIP_COLUMNS)
+#define TILES_AHEAD 3 // of samples that a block has asked for
+#define PART 11       // bits of a number of the second product
 
-// Rows of samples that a warp has asked for.
-template <typename Sample> constexpr int ROWS_AHEAD = sizeof(Sample) == 4 ? 8 : 16;
-
-// Four samples of a row as they lie in memory; values are 32 bits, of float32 as well.
+// Four samples of a row as they lie in memory; values are 32 bits, of float32 as well, or their
+// upper bits count.
 template <typename Sample> struct four;
 template <> struct four<uint8_t> {
     uint32_t word;
@@ -27,10 +38,10 @@ template <> struct four<uint8_t> {
     {
         return __byte_perm(word, 0, 0x4440 | k);
     }
-    __device__ void set(const uint32_t *values)
+    __device__ void set_upper(const uint32_t *values)
     {
-        word = __byte_perm(__byte_perm(values[0], values[1], 0x0040),
-                           __byte_perm(values[2], values[3], 0x0040), 0x5410);
+        word = __byte_perm(__byte_perm(values[0], values[1], 0x0073),
+                           __byte_perm(values[2], values[3], 0x0073), 0x5410);
     }
     __device__ void set_clamped(const uint32_t *values)
     {
@@ -50,10 +61,10 @@ template <> struct four<uint16_t> {
     {
         return __byte_perm(k < 2 ? word.x : word.y, 0, k % 2 ? 0x4432 : 0x4410);
     }
-    __device__ void set(const uint32_t *values)
+    __device__ void set_upper(const uint32_t *values)
     {
-        word.x = __byte_perm(values[0], values[1], 0x5410);
-        word.y = __byte_perm(values[2], values[3], 0x5410);
+        word.x = __byte_perm(values[0], values[1], 0x7632);
+        word.y = __byte_perm(values[2], values[3], 0x7632);
     }
     __device__ void set_clamped(const uint32_t *values)
     {
@@ -74,161 +85,208 @@ template <> struct four<float> {
     }
 };
 
-// --- along rows ----------------------------------------------------------------------------------
+// --- tables --------------------------------------------------------------------------------------
 
-// Shared memory. A of a product: weights of 8 filtered samples for 16 columns, as four bytes that
-// add up to each. The tables repeat after enlarge_tables::phases tiles.
-template <typename Sample, bool SHARPENS> struct enlarge_shared {
-    uint4 up[MOST_STEP], tables[MOST_PHASES * MOST_PARTS][WARP];
-    int cells[THREADS / WARP][TILES]; // the first filtered sample of a product, even
-    uint32_t rows[THREADS / WARP][BATCH][BATCH_PITCH];
-    struct four<Sample> ring[SHARPENS ? ROWS_AHEAD<Sample> : 1][THREADS];
+// A of the products of tiles, which repeat.
+struct enlarge_tables {
+    uint2 up[MOST_STEP]; // f.halves
+    uint2 across[MOST_PHASES * MOST_PARTS][WARP];
+    uint4 down[MOST_STEP / 2][WARP];
 };
 
-// The tables for columns x and after, by the first sample of their products. `up`: f.up in shared
-// memory.
-__device__ static inline void write_up(uint32_t *words, const uint4 *up,
+// Two weights of results that are `at` pixels after a filtered sample: of samples `cell` and after.
+__device__ static inline uint32_t two_halves(const struct enlarge_tables &tables, int at, int cell)
+{
+    const uint16_t *up = (const uint16_t *)&tables.up[at];
+    return (cell >= 0 && cell < 4 ? up[cell] : 0u) |
+           (cell >= -1 && cell < 3 ? (uint32_t)up[cell + 1] : 0u) << 16;
+}
+
+// A thread writes a word of each table: A's register r of lane 4g + t has rows g, of the last four
+// g
+// + 8, and columns 2t, of odd ones 2t + 8.
+__device__ static inline void write_up(struct enlarge_tables &tables,
                                        const struct decimated_filter &f)
 {
-    for (int i = (int)threadIdx.x; i < f.up_phases * f.up_parts * WARP * 4; i += THREADS) {
-        int table = i / (4 * WARP), lane = i / 4 % WARP, r = i % 4, phase = table / f.up_parts;
-        int x = phase * TILE + lane / 4 + 8 * (r % 2), from = x / f.step;
-        int cell = (phase * TILE / f.step & ~1) + table % f.up_parts * 8 + lane % 4 * 2 - from;
-        const uint32_t *weights = (const uint32_t *)&up[x - from * f.step];
-        uint32_t word = 0;
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            int at = cell + k % 2, weight = at >= 0 && at < 4 ? (int)weights[at] : 0;
-            word |= (uint32_t)min(max(weight - (r / 2 * 2 + k / 2) * 255, 0), 255) << 8 * k;
-        }
-        words[i] = word;
+    int i = (int)threadIdx.x, g = i / 16, t = i / 4 % 4, r = i % 4, step = f.step;
+    if (i < MOST_STEP)
+        tables.up[i] = *(const uint2 *)f.halves[i];
+    __syncthreads(); // weights of other threads
+    for (int k = i; k < f.up_phases * f.up_parts * WARP * 2; k += THREADS) {
+        int table = k / (2 * WARP), phase = table / f.up_parts, lane = k / 2 % WARP;
+        int x = phase * TILE + lane / 8 * 4 + k % 2 * 2 + lane / 4 % 2;
+        int cell = (phase * TILE / step & ~1) + table % f.up_parts * 8 + lane % 4 * 2;
+        ((uint32_t *)tables.across)[k] = two_halves(tables, x % step, cell - x / step);
     }
-}
-
-// Two neighbouring samples: bytes[b] has byte b of both, twice.
-__device__ static inline void split_bytes(uint32_t (&bytes)[2], uint32_t both)
-{
-    bytes[0] = __byte_perm(both, 0, 0x2020);
-    bytes[1] = __byte_perm(both, 0, 0x3131);
-}
-
-__device__ static inline void split_bytes(uint32_t (&bytes)[3], uint2 both)
-{
-    bytes[0] = __byte_perm(both.x, both.y, 0x4040);
-    bytes[1] = __byte_perm(both.x, both.y, 0x5151);
-    bytes[2] = __byte_perm(both.x, both.y, 0x6262);
-}
-
-// Filtered rows `first` to `first` + 7 at the columns from x on: sums of 10 more bits. A product
-// has PARTS.
-template <typename Sample, int PARTS, typename Shared>
-__device__ static inline void multiply_batch(Shared &shared, const struct grid<Sample> &grid,
-                                             int first, int x, const struct decimated_filter &f)
-{
-    constexpr int BYTES = sizeof(Sample) + 1, LOADED = TILES / 2; // at once
-    typedef typename std::conditional<sizeof(Sample) == 1, uint32_t, uint2>::type two;
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    const auto *row = grid.filtered + (int64_t)min(first + g, grid.height - 1) * grid.pitch + 2 * t;
-    int phase = x / TILE % f.up_phases;
-    two loaded[LOADED][PARTS];
-#pragma unroll
-    for (int i = 0; i < TILES; i++) {
-        if (i % LOADED == 0)
-#pragma unroll
-            for (int k = 0; k < LOADED * PARTS; k++)
-                loaded[k / PARTS][k % PARTS] =
-                    *(const two *)(row + shared.cells[warp][i + k / PARTS] + k % PARTS * 8);
-        int32_t sums[BYTES][4] = {};
-#pragma unroll
-        for (int part = 0; part < PARTS; part++) {
-            uint32_t bytes[BYTES];
-            split_bytes(bytes, loaded[i % LOADED][part]);
-            uint4 weights = shared.tables[phase * PARTS + part][lane];
-#pragma unroll
-            for (int b = 0; b < BYTES; b++)
-                multiply_bytes(sums[b], weights, bytes[b], bytes[b]);
-        }
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            uint32_t sum = 0;
-#pragma unroll
-            for (int b = BYTES - 1; b >= 0; b--)
-                sum = (sum << 8) + (uint32_t)sums[b][k];
-            shared.rows[warp][2 * t + k % 2][TILE * i + g + k / 2 * 8] = sum;
-        }
-        phase = phase == f.up_phases - 1 ? 0 : phase + 1;
+    int y = g + r % 2 * 8, row = y / step, at = y - row * step, group = 0, rest = 0;
+    for (int table = 0; table < f.down_phases; table++) {
+        ((uint32_t *)tables.down[table])[i] =
+            two_halves(tables, at, group * GROUP + t * 2 + r / 2 * 8 - row);
+        for (at += TILE; at >= step; at -= step)
+            row++;
+        for (rest += 2; rest >= step; rest -= step)
+            group++;
     }
+    __syncthreads(); // tables
 }
 
-template <typename Sample, typename Shared>
-__device__ static inline void enlarge_batch(Shared &shared, const struct grid<Sample> &grid,
-                                            int first, int x, int, const struct decimated_filter &f)
+// sum += A * B.
+__device__ static inline void multiply_halves(float (&sum)[4], const uint4 &a, uint32_t b0,
+                                              uint32_t b1)
 {
-    if (f.up_parts == 1)
-        multiply_batch<Sample, 1>(shared, grid, first, x, f);
-    else
-        multiply_batch<Sample, MOST_PARTS>(shared, grid, first, x, f);
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%11,%12,%13};"
+        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "f"(sum[0]), "f"(sum[1]),
+          "f"(sum[2]), "f"(sum[3]));
+#else
+    const uint32_t rows[2][2] = {{a.x, a.y}, {a.z, a.w}}, words[2] = {b0, b1};
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+            "{%7,%8,%9,%10};"
+            : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+            : "r"(rows[k][0]), "r"(rows[k][1]), "r"(words[k]), "f"(sum[0]), "f"(sum[1]),
+              "f"(sum[2]), "f"(sum[3]));
+#endif
 }
 
-// The same of floats: a thread has its own columns.
-template <typename Shared>
-__device__ static inline void enlarge_batch(Shared &shared, const struct grid<float> &grid,
-                                            int first, int x, int width,
-                                            const struct decimated_filter &f)
+__device__ static inline uint32_t subtract_halves(uint32_t a, uint32_t b)
 {
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    for (int k = 0; k < ENLARGED; k++) {
-        int at = min(x + lane * ENLARGED + k, width - 1);
-        uint4 u = shared.up[at % f.step];
-        const double weights[4] = {(double)u.x, (double)u.y, (double)u.z, (double)u.w};
-        const float *cells = grid.filtered + at / f.step;
+    uint32_t result;
+    asm("sub.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
+
+// --- along rows ----------------------------------------------------------------------------------
+
+// What differs by the type of samples: two filtered samples, and parts of the sums of their rows.
+template <typename Sample> struct enlarged;
+template <> struct enlarged<uint8_t> {
+    typedef uint32_t two;
+    static constexpr int PARTS = 2;
+    static constexpr int FRACTION = 24; // bits after the point of a result's sum
+};
+template <> struct enlarged<uint16_t> {
+    typedef uint2 two;
+    static constexpr int PARTS = 3;
+    static constexpr int FRACTION = 16; // 8 bits are dropped
+};
+
+// The parts of a warp's 8 enlarged rows, by the tile and its half.
+template <typename Sample> using row_parts = uint32_t[STRIP_TILES][2][enlarged<Sample>::PARTS];
+
+// Twice the sums of weights times two bytes, in the last 23 bits. `pairs`: 16 bits of two samples,
+// of which 12 are used: as the halves 1024 + upper byte, less 1024, and 4 + lower byte / 256.
+template <int UP_PARTS>
+__device__ static inline void multiply_pairs(uint32_t (&sums)[4], const uint32_t (&pairs)[UP_PARTS],
+                                             const uint2 *weights)
+{
+    constexpr float START = 0x1p14f - 4 * 1024;
+    float products[4] = {START, START, START, START};
 #pragma unroll
-        for (int r = 0; r < BATCH; r++) {
-            const float *row = cells + (int64_t)min(first + r, grid.height - 1) * grid.pitch;
-            double sum = 0;
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                sum = fma(weights[i], (double)row[i], sum);
-            shared.rows[warp][r][lane * ENLARGED + k] =
-                __float_as_uint(__double2float_rn(sum * 0x1p-10));
-        }
+    for (int part = 0; part < UP_PARTS; part++) {
+        uint2 a = weights[part * WARP];
+        multiply_halves(products, make_uint4(a.x, a.y, a.x, a.y),
+                        subtract_halves(__byte_perm(pairs[part], 0x64, 0x4341), 0x64006400),
+                        __byte_perm(pairs[part], 0x44, 0x4240));
     }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        sums[k] = __float_as_uint(products[k]);
 }
+
+template <int UP_PARTS>
+__device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint32_t (&pairs)[UP_PARTS],
+                                            const uint2 *weights)
+{
+    multiply_pairs<UP_PARTS>(sums, pairs, weights);
+}
+
+// Of 20 bits: the upper 12, then the lower 8.
+template <int UP_PARTS>
+__device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint2 (&pairs)[UP_PARTS],
+                                            const uint2 *weights)
+{
+    uint32_t upper[UP_PARTS], lower[UP_PARTS], others[4];
+#pragma unroll
+    for (int part = 0; part < UP_PARTS; part++) {
+        upper[part] = __byte_perm(pairs[part].x, pairs[part].y, 0x6521);
+        lower[part] = __byte_perm(pairs[part].x, pairs[part].y, 0x5410) & 0x00ff00ff;
+    }
+    multiply_pairs<UP_PARTS>(sums, upper, weights);
+    multiply_pairs<UP_PARTS>(others, lower, weights);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        sums[k] = ((sums[k] & 0x7fffff) << 8) + (others[k] & 0x7fffff);
+}
+
+// A warp's columns, and the filtered samples that a lane has asked for: rows `group` * 8 on.
+template <typename Sample, int UP_PARTS> struct enlarged_columns {
+    typedef typename enlarged<Sample>::two two;
+    int cells[STRIP_TILES]; // the first sample of a tile, even
+    int phase;              // of the first tile's tables
+    two samples[STRIP_TILES][UP_PARTS];
+
+    __device__ void load(const struct grid<Sample> &grid, int group)
+    {
+        int lane = (int)threadIdx.x % WARP, y = min(group * GROUP + lane / 4, grid.height - 1);
+        const auto *row = grid.filtered + (int64_t)y * grid.pitch + lane % 4 * 2;
+#pragma unroll
+        for (int k = 0; k < STRIP_TILES * UP_PARTS; k++)
+            samples[k / UP_PARTS][k % UP_PARTS] =
+                *(const two *)(row + cells[k / UP_PARTS] + k % UP_PARTS * 8);
+    }
+
+    // The rows that were loaded, and asks for the next ones.
+    __device__ void enlarge(row_parts<Sample> &parts, const struct enlarge_tables &tables,
+                            const struct grid<Sample> &grid, int group, int phases)
+    {
+        int table = phase;
+#pragma unroll
+        for (int k = 0; k < STRIP_TILES; k++) {
+            uint32_t sums[4];
+            enlarge_pairs<UP_PARTS>(sums, samples[k],
+                                    &tables.across[table * UP_PARTS][threadIdx.x % WARP]);
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int p = 0; p < enlarged<Sample>::PARTS; p++) // from bits 1 + PART * p on
+                    parts[k][half][p] =
+                        __byte_perm(sums[2 * half], sums[2 * half + 1], 0x5410 + 0x1111 * p) >>
+                            (1 + (PART - 8) * p) &
+                        (p < 2 ? 0x07ff07ff : 0x01ff01ff);
+            table = table == phases - 1 ? 0 : table + 1;
+        }
+        load(grid, group + 1);
+    }
+};
 
 // --- results -------------------------------------------------------------------------------------
 
-// Four results of integers, from sums with FRACTION bits after the point; float32 as its bits.
-template <typename Sample, typename Result, typename Sum>
-__device__ static inline struct four<Result> finish_blurred(const Sum (&sums)[ENLARGED]) {
-    uint32_t values[ENLARGED];
-#pragma unroll
-    for (int k = 0; k < ENLARGED; k++)
-        values[k] = sizeof(Result) == 4
-                        ? __float_as_uint((float)((double)sums[k] * (1.0 / (1 << FRACTION))))
-                        : (uint32_t)((sums[k] + (1u << (FRACTION - 1))) >> FRACTION);
-    struct four<Result> results;
-    results.set(values);
-    return results;
-}
-
 // As the sample is an integer, only the change is rounded: that of 8 bits is the upper half of 64.
-template <typename Sample, typename Result, typename Sum>
-__device__ static inline struct four<Result> finish_sharpened(const Sum (&sums)[ENLARGED],
+// Half a unit has been added to the sums.
+template <typename Sample, typename Result>
+__device__ static inline struct four<Result> finish_sharpened(const uint32_t (&sums)[ENLARGED],
                                                               const struct four<Sample> &source,
                                                               const struct decimated_filter &f) {
     constexpr int ONE = samples_of<Sample>::ONE, BITS = ONE + 11; // 2^11 is CONV_DECIMATED_AMOUNT
+    constexpr int MORE = enlarged<Sample>::FRACTION - ONE;
     uint32_t values[ENLARGED];
     int32_t off[ENLARGED];
 #pragma unroll
     for (int k = 0; k < ENLARGED; k++) {
         int32_t sample = (int32_t)source.get(k);
-        off[k] = (sample << ONE) -
-                 (int32_t)((sums[k] + (1u << (FRACTION - ONE - 1))) >> (FRACTION - ONE));
+        off[k] = (sample << ONE) - (int32_t)(sums[k] >> MORE);
         if constexpr (sizeof(Result) == 4) {
             int64_t total = ((int64_t)sample << BITS) + (int64_t)f.amount * off[k];
             values[k] = __float_as_uint((float)((double)total * (1.0 / (1 << BITS))));
         } else if (sizeof(Sample) == 1) {
-            int64_t change = (int64_t)f.shifted_amount * off[k] + (1ll << 31);
+            int64_t change;
+            asm("mad.wide.s32 %0, %1, %2, %3;"
+                : "=l"(change)
+                : "r"(f.shifted_amount), "r"(off[k]), "l"(1ll << 31));
             values[k] = (uint32_t)(sample + (int32_t)(change >> 32));
         } else {
             int64_t change = (int64_t)f.amount * off[k] + (1 << (BITS - 1));
@@ -252,196 +310,280 @@ __device__ static inline struct four<Result> finish_sharpened(const Sum (&sums)[
     return results;
 }
 
-template <bool SHARPENS>
-__device__ static inline float finish_float(double sum, float sample,
-                                            const struct decimated_filter &f)
-{
-    float blurred = __double2float_rn(sum * 0x1p-10);
-    if (!SHARPENS)
-        return blurred;
-    double off = (double)__double2float_rn((double)sample - (double)blurred);
-    double change = (double)f.amount * off;
-    if (fabs(change) < (double)f.keep_floats * CONV_DECIMATED_AMOUNT)
-        return sample;
-    return __double2float_rn(((double)sample * CONV_DECIMATED_AMOUNT + change) /
-                             CONV_DECIMATED_AMOUNT);
-}
+// The sum of a result from those of its parts, by their bits. The sums of the most significant part
+// begin such that what all of them begin with adds up to 0, or to half a unit where results are the
+// upper bits of their sums; what is sharpened needs that as well.
+template <typename Sample, typename Result, bool SHARPENS>
+struct result_sum {
+    static constexpr int PARTS = enlarged<Sample>::PARTS, LAST = PARTS - 1;
+    static constexpr bool UPPER = sizeof(Result) == sizeof(Sample) && !SHARPENS;
+    static constexpr uint32_t START = 0x3f000000; // bits of 0.5, the last of which is 2^-24
+    static constexpr int DROPPED = 24 - enlarged<Sample>::FRACTION, SHIFT = LAST * PART - DROPPED;
+    static constexpr uint32_t OTHERS =
+        (PARTS == 2 ? 0 : START << (PART - DROPPED)) + (START >> DROPPED);
+    static constexpr uint32_t UNIT = 1u << (enlarged<Sample>::FRACTION - samples_of<Sample>::ONE);
+    static constexpr uint32_t ROUND = UPPER                    ? 1u << (31 - 8 * sizeof(Sample))
+                                      : SHARPENS && PARTS == 2 ? UNIT / 2
+                                                               : 0;
 
-// One row of a thread's four columns, from four rows of which `first` is the upper one.
+    __device__ static float start(int part)
+    {
+        return 0.5f + (part < LAST ? 0 : (float)((ROUND - OTHERS) >> SHIFT) * 0x1p-24f);
+    }
+
+    __device__ static uint32_t add(const uint32_t (&parts)[PARTS])
+    {
+        uint32_t sum = (parts[LAST] << SHIFT) + (parts[0] >> DROPPED);
+        if (PARTS == 3)
+            sum += (parts[1] << (PART - DROPPED)) + (SHARPENS ? UNIT / 2 : 0);
+        return sum;
+    }
+
+    // With all bits after the point.
+    __device__ static uint64_t add_all(const uint32_t (&parts)[PARTS])
+    {
+        uint64_t sum = 0;
+#pragma unroll
+        for (int p = LAST; p >= 0; p--)
+            sum = (sum << PART) + parts[p] - __float_as_uint(start(p));
+        return sum;
+    }
+};
+
+// A lane's four results of a row of a tile: 0, or 1 for that which is 8 rows below.
 template <typename Sample, typename Result, bool SHARPENS>
 __device__ static inline struct four<Result>
-finish_four(const uint4 (&rows)[4], int first, const uint4 &u, const struct four<Sample> &source,
-            const struct decimated_filter &f) {
-    constexpr bool UPPER = sizeof(Result) == 1 && !SHARPENS; // the upper bytes of rounded sums
-    typedef typename std::conditional<sizeof(Sample) == 1, uint32_t, uint64_t>::type integer;
-    typename std::conditional<sizeof(Sample) == 4, double, integer>::type sums[ENLARGED];
-    const uint32_t up[4] = {u.x, u.y, u.z, u.w};
+finish_four(const float (&sums)[2][enlarged<Sample>::PARTS][4], int row,
+            const struct four<Sample> &source, const struct decimated_filter &f) {
+    typedef struct result_sum<Sample, Result, SHARPENS> sum;
+    uint32_t values[ENLARGED];
 #pragma unroll
-    for (int k = 0; k < ENLARGED; k++)
-        sums[k] = UPPER ? 1u << (FRACTION - 1) : 0;
+    for (int k = 0; k < ENLARGED; k++) {
+        uint32_t parts[sum::PARTS];
 #pragma unroll
-    for (int t = 0; t < 4; t++) {
-        const uint4 &row = rows[(first + t) & 3];
-        const uint32_t values[ENLARGED] = {row.x, row.y, row.z, row.w};
-#pragma unroll
-        for (int k = 0; k < ENLARGED; k++)
-            if constexpr (sizeof(Sample) == 4)
-                sums[k] = fma((double)up[t], (double)__uint_as_float(values[k]), sums[k]);
-            else
-                sums[k] += (integer)up[t] * values[k];
+        for (int p = 0; p < sum::PARTS; p++)
+            parts[p] = __float_as_uint(sums[k / 2][p][2 * row + k % 2]);
+        if constexpr (sum::UPPER || SHARPENS)
+            values[k] = sum::add(parts);
+        else
+            values[k] = __float_as_uint((float)((double)sum::add_all(parts) * 0x1p-24));
     }
     struct four<Result> results;
-    if constexpr (sizeof(Sample) == 4) {
-        uint32_t values[ENLARGED];
-#pragma unroll
-        for (int k = 0; k < ENLARGED; k++)
-            values[k] =
-                __float_as_uint(finish_float<SHARPENS>(sums[k], __uint_as_float(source.get(k)), f));
+    if constexpr (SHARPENS)
+        results = finish_sharpened<Sample, Result>(values, source, f);
+    else if constexpr (sum::UPPER)
+        results.set_upper(values);
+    else
         results.set(values);
-    } else if constexpr (UPPER) {
-        results.word = __byte_perm(__byte_perm(sums[0], sums[1], 0x0073),
-                                   __byte_perm(sums[2], sums[3], 0x0073), 0x5410);
-    } else if constexpr (SHARPENS) {
-        results = finish_sharpened<Sample, Result>(sums, source, f);
-    } else {
-        results = finish_blurred<Sample, Result>(sums);
-    }
     return results;
 }
 
-// A thread's columns in the source, which it asks for ahead, and in the result.
-template <typename Sample>
-struct enlarged_columns {
-    const uint8_t *src, *next; // of the row to finish, and of the next to ask for
-    struct four<Sample> *ring; // where the row to finish arrives
-    uint8_t *dst;
-    int count;        // 0 to 4
-    bool asks, whole; // words: four samples of the source may be read, of the result stored
+// --- rows of a block -----------------------------------------------------------------------------
+
+// Tiles of a block in shared memory. Rows are longer than these, so that those of a product use
+// different banks.
+template <typename Sample, int COUNT>
+struct staged {
+    static constexpr int CHUNKS = BLOCK_COLUMNS * (int)sizeof(Sample) / 16; // of a row
+    static constexpr int ROWS = WARP / CHUNKS;                              // of a warp at a time
+    Sample rows[COUNT][TILE][BLOCK_COLUMNS + 16];
+
+    // The row, and the column, of the 16 bytes that a lane copies: number k of a warp's rows.
+    __device__ static int copied_row(int k)
+    {
+        return (int)threadIdx.x / WARP * (TILE / BLOCK_WARPS) + k * ROWS +
+               (int)threadIdx.x % WARP / CHUNKS;
+    }
+    __device__ static int copied_column(void)
+    {
+        return (int)threadIdx.x % CHUNKS * (16 / (int)sizeof(Sample));
+    }
 };
 
-// Asks for row y, into a part of the ring that only this thread reads.
-template <typename Sample, bool WHOLE>
-__device__ static inline void ask_row(int y, int end, struct enlarged_columns<Sample> &c,
-                                      struct four<Sample> *ring,
-                                      const struct conv_stencil_plane &plane)
+#define COPIES(sample) (TILE / BLOCK_WARPS / staged<sample, 1>::ROWS)
+
+template <typename Sample, typename Result, bool SHARPENS> struct enlarge_shared {
+    struct enlarge_tables tables;
+    struct staged<Result, sizeof(Result) == sizeof(Sample) ? 2 : 1> results;
+    struct staged<Sample, SHARPENS ? TILES_AHEAD + 1 : 1> samples;
+};
+
+// Asks for the samples of a tile of the block's columns from `left` on.
+template <typename Sample, typename Staged>
+__device__ static inline void ask_tile(Staged &samples, int left, int tile, int last,
+                                       const struct conv_stencil_plane &plane)
 {
-    if (y < end && (WHOLE || c.asks))
-        __pipeline_memcpy_async(c.ring, c.next, sizeof *c.ring);
-    c.next += plane.src_stride;
-    c.ring += THREADS;
-    if (c.ring == ring + ROWS_AHEAD<Sample> * THREADS)
-        c.ring = ring;
+#pragma unroll
+    for (int k = 0; k < COPIES(Sample); k++) {
+        int row = Staged::copied_row(k), column = Staged::copied_column(), y = tile * TILE + row;
+        if (tile < last && y < plane.height && left + column < plane.width)
+            __pipeline_memcpy_async(
+                &samples.rows[tile % (TILES_AHEAD + 1)][row][column],
+                (const Sample *)(plane.src + y * plane.src_stride) + left + column, 16);
+    }
     __pipeline_commit();
 }
 
-template <typename Sample, bool WHOLE>
-__device__ static inline struct four<Sample>
-take_row(int y, int end, struct enlarged_columns<Sample> &c, struct four<Sample> *ring,
-         const struct conv_stencil_plane &plane) {
-    __pipeline_wait_prior(ROWS_AHEAD<Sample> - 1);
-    struct four<Sample> result = *c.ring;
-    if (!WHOLE && !c.asks)
-        for (int k = 0; k < c.count; k++)
-            ((Sample *)&result)[k] = ((const Sample *)c.src)[k];
-    c.src += plane.src_stride;
-    ask_row<Sample, WHOLE>(y + ROWS_AHEAD<Sample>, end, c, ring, plane);
+template <typename Result, typename Staged>
+__device__ static inline void store_staged(const Staged &results, int left, int tile,
+                                           const struct conv_stencil_plane &plane)
+{
+#pragma unroll
+    for (int k = 0; k < COPIES(Result); k++) {
+        int row = Staged::copied_row(k), column = Staged::copied_column(), y = tile * TILE + row;
+        int count = y < plane.height ? plane.width - left - column : 0; // of samples, from here on
+        Result *to = (Result *)(plane.dst + y * plane.dst_stride) + left + column;
+        const Result *from = &results.rows[tile % 2][row][column];
+        if (count >= 16 / (int)sizeof(Result))
+            *(uint4 *)to = *(const uint4 *)from;
+        else
+            for (int i = 0; i < count; i++)
+                to[i] = from[i];
+    }
+}
+
+// A lane's four samples at (x, y), and results, where these are not copied by block.
+template <typename Sample>
+__device__ static inline struct four<Sample> load_four(int x, int y, bool words,
+                                                       const struct conv_stencil_plane &plane) {
+    const Sample *from = (const Sample *)(plane.src + y * plane.src_stride) + x;
+    struct four<Sample> result = {
+    };
+    if (y >= plane.height)
+        return result;
+    if (words && x + ENLARGED <= plane.width)
+        return *(const struct four<Sample> *)from;
+    for (int k = 0; k < ENLARGED && x + k < plane.width; k++)
+        ((Sample *)&result)[k] = from[k];
     return result;
 }
 
-template <typename Sample, typename Result, bool WHOLE>
-__device__ static inline void store_row(struct enlarged_columns<Sample> &c,
-                                        const struct four<Result> &results,
-                                        const struct conv_stencil_plane &plane)
+template <typename Result>
+__device__ static inline void store_four(const struct four<Result> &results, int x, int y,
+                                         bool words, const struct conv_stencil_plane &plane)
 {
-    if (WHOLE || c.whole)
-        *(struct four<Result> *)c.dst = results;
+    Result *to = (Result *)(plane.dst + y * plane.dst_stride) + x;
+    if (y >= plane.height)
+        return;
+    if (words && x + ENLARGED <= plane.width)
+        *(struct four<Result> *)to = results;
     else
-        for (int k = 0; k < c.count; k++)
-            ((Result *)c.dst)[k] = ((const Result *)&results)[k];
-    c.dst += plane.dst_stride;
+        for (int k = 0; k < ENLARGED && x + k < plane.width; k++)
+            to[k] = ((const Result *)&results)[k];
 }
 
-// Rows y to end - 1 of a warp, of which the first is that of the first of four filtered rows.
-template <typename Sample, typename Result, bool SHARPENS, bool WHOLE>
+// Tiles of rows `first` to `last` - 1 of a block's columns, from `left` on. STAGED: 16 bytes of
+// rows may be read and stored at once. words: four samples may.
+template <typename Sample, typename Result, bool SHARPENS, bool STAGED, int UP_PARTS>
 __device__ static inline void
-enlarge_rows(struct enlarge_shared<Sample, SHARPENS> &shared, int x, int y, int end,
-             struct enlarged_columns<Sample> c, const struct conv_stencil_plane &plane,
-             const struct grid<Sample> &grid, const struct decimated_filter &f)
+enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left, int first,
+              int last, bool reads_words, bool stores_words, const struct conv_stencil_plane &plane,
+              const struct grid<Sample> &grid, const struct decimated_filter &f)
 {
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    int first = y / f.step, count = (end - 1) / f.step - first + 4; // filtered rows
-    uint4 rows[4];
-    struct four<Sample> *ring = shared.ring[0] + threadIdx.x;
-    c.ring = ring;
-    for (int r = 0; SHARPENS && r < ROWS_AHEAD<Sample>; r++)
-        ask_row<Sample, WHOLE>(y + r, end, c, ring, plane);
-    for (int begin = 0; begin < count; begin += BATCH) {
-        __syncwarp(); // the lanes have read the batch before
-        enlarge_batch(shared, grid, first + begin, x, plane.width, f);
-        __syncwarp(); // rows of other lanes
-        for (int half = 0; half < BATCH; half += 4) {
+    constexpr int PARTS = enlarged<Sample>::PARTS;
+    int lane = (int)threadIdx.x % WARP, offset = (int)threadIdx.x / WARP * STRIP_COLUMNS;
+    int group = 2 * first / f.step, rest = 2 * first % f.step, phase = first % f.down_phases;
+    struct enlarged_columns<Sample, UP_PARTS> columns;
+    row_parts<Sample> near, far;
+    columns.phase = (left + offset) / TILE % f.up_phases;
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                rows[k] = *(const uint4 *)&shared.rows[warp][half + k][lane * ENLARGED];
-                int stop = begin + half + k < 3 ? y : min(end, y + f.step);
-                for (const uint4 *up = shared.up; y < stop; y++, up++) {
-                    struct four<Sample> source = {
-                    };
-                    if (SHARPENS)
-                        source = take_row<Sample, WHOLE>(y, end, c, ring, plane);
-                    store_row<Sample, Result, WHOLE>(
-                        c, finish_four<Sample, Result, SHARPENS>(rows, k + 1, *up, source, f),
-                        plane);
-                }
+    for (int k = 0; k < STRIP_TILES; k++)
+        columns.cells[k] = min(left + offset + k * TILE, plane.width - 1) / f.step & ~1;
+    for (int k = 0; SHARPENS && STAGED && k < TILES_AHEAD; k++)
+        ask_tile<Sample>(shared.samples, left, first + k, last, plane);
+    columns.load(grid, group);
+    columns.enlarge(near, shared.tables, grid, group, f.up_phases);
+    columns.enlarge(far, shared.tables, grid, group + 1, f.up_phases);
+    offset += lane % 4 * ENLARGED;
+    for (int tile = first; tile < last; tile++) {
+        uint4 weights = shared.tables.down[phase][lane];
+        phase = phase == f.down_phases - 1 ? 0 : phase + 1;
+        if (SHARPENS && STAGED) {
+            __pipeline_wait_prior(TILES_AHEAD - 1);
+            __syncthreads(); // samples of other threads; all have read those of the tile before
+            ask_tile<Sample>(shared.samples, left, tile + TILES_AHEAD, last, plane);
+        }
+#pragma unroll
+        for (int k = 0; k < STRIP_TILES; k++) {
+            float sums[2][PARTS][4];
+#pragma unroll
+            for (int n = 0; n < 2 * PARTS; n++) {
+                int half = n / PARTS, p = n % PARTS;
+                float start = result_sum<Sample, Result, SHARPENS>::start(p);
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    sums[half][p][c] = start;
+                multiply_halves(sums[half][p], weights, near[k][half][p], far[k][half][p]);
+            }
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                int row = lane / 4 + half * GROUP, column = offset + k * TILE;
+                int y = tile * TILE + row;
+                struct four<Sample> source = {
+                };
+                if (SHARPENS && STAGED)
+                    source = *(const struct four<Sample> *)&shared.samples
+                                  .rows[tile % (TILES_AHEAD + 1)][row][column];
+                else if (SHARPENS)
+                    source = load_four<Sample>(left + column, y, reads_words, plane);
+                struct four<Result> results =
+                    finish_four<Sample, Result, SHARPENS>(sums, half, source, f);
+                if (STAGED)
+                    *(struct four<Result> *)&shared.results.rows[tile % 2][row][column] = results;
+                else
+                    store_four(results, left + column, y, stores_words, plane);
             }
         }
+        if (STAGED) {
+            __syncthreads(); // results of other threads; all have stored the tile before
+            store_staged<Result>(shared.results, left, tile, plane);
+        }
+        rest += 2;
+        if (rest >= f.step && tile + 1 < last) {
+            rest -= f.step;
+            group++;
+            memcpy(near, far, sizeof near);
+            columns.enlarge(far, shared.tables, grid, group + 1, f.up_phases);
+        }
     }
-    if (SHARPENS)
-        __pipeline_wait_prior(0);
+    if (STAGED)
+        __syncthreads(); // all have stored the last tile
 }
 
-// Warps have strips of columns from left to right, and block_steps coarse rows of these.
-template <typename Sample, typename Result, bool SHARPENS>
-static __global__ void __launch_bounds__(THREADS, sizeof(Sample) == 4 ? 4 : ENLARGING_BLOCKS)
+// Of a processor: as many as registers suffice for.
+template <typename Sample> __host__ __device__ static constexpr int enlarging_blocks(bool sharpens)
+{
+    return sharpens || sizeof(Sample) == 2 ? 5 : 7;
+}
+
+// Blocks have strips of columns from left to right, and enlarged_rows tiles of these.
+template <typename Sample, typename Result, bool SHARPENS, int UP_PARTS>
+static __global__ void __launch_bounds__(THREADS, enlarging_blocks<Sample>(SHARPENS))
     enlarge(const __grid_constant__ struct decimated_filter f)
 {
-    typedef struct enlarge_shared<Sample, SHARPENS> shared_type;
+    typedef struct enlarge_shared<Sample, Result, SHARPENS> shared_type;
     __shared__ shared_type memory[1];
     shared_type &shared = memory[0];
     const struct conv_stencil_plane plane = f.planes[blockIdx.y];
     const struct grid<Sample> grid = find_grid<Sample>(f, plane);
-    int across = (plane.width - 1) / WARP_COLUMNS + 1, steps = grid.height - 3;
-    int items = across * ((steps - 1) / f.block_steps + 1);
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    bool words = has_words<four<Result>>(plane.dst, plane.dst_stride);
-    bool samples = has_words<four<Sample>>(plane.src, plane.src_stride);
-    bool padded = has_words<uint4>(plane.src, plane.src_stride); // to be read up to that
-    if (threadIdx.x < MOST_STEP)
-        shared.up[threadIdx.x] = as_uint4(f.up[threadIdx.x]);
-    __syncthreads(); // weights of other threads
-    if (sizeof(Sample) < 4) {
-        write_up((uint32_t *)shared.tables, shared.up, f);
-        __syncthreads(); // tables
-    }
+    int across = (plane.width - 1) / BLOCK_COLUMNS + 1, tiles = (plane.height - 1) / TILE + 1;
+    int items = across * ((tiles - 1) / f.enlarged_rows + 1);
+    bool reads_words = has_words<struct four<Sample>>(plane.src, plane.src_stride);
+    bool stores_words = has_words<struct four<Result>>(plane.dst, plane.dst_stride);
+    bool stages = sizeof(Result) == sizeof(Sample) &&
+                  has_words<uint4>(plane.dst, plane.dst_stride) &&
+                  (!SHARPENS || has_words<uint4>(plane.src, plane.src_stride));
+    write_up(shared.tables, f);
     wait_for_cells();
-    for (int item = (int)blockIdx.x * (THREADS / WARP) + warp; item < items;
-         item += (int)gridDim.x * (THREADS / WARP)) {
-        int left = item % across * WARP_COLUMNS, x = left + lane * ENLARGED;
-        int first = item / across * f.block_steps, last = min(first + f.block_steps, steps);
-        int y = first * f.step, end = min(last * f.step, plane.height);
-        __syncwarp(); // the lanes have read the cells of the item before
-        if (lane < TILES)
-            shared.cells[warp][lane] = min(left + lane * TILE, plane.width - 1) / f.step & ~1;
-        struct enlarged_columns<Sample> c;
-        c.count = min(max(plane.width - x, 0), ENLARGED);
-        c.whole = words && c.count == ENLARGED;
-        c.asks = samples && (padded ? c.count > 0 : c.count == ENLARGED);
-        c.src = c.next = plane.src + y * plane.src_stride + x * (int)sizeof(Sample);
-        c.dst = plane.dst + y * plane.dst_stride + x * (int)sizeof(Result);
-        if (words && (!SHARPENS || samples) && left + WARP_COLUMNS <= plane.width)
-            enlarge_rows<Sample, Result, SHARPENS, true>(shared, left, y, end, c, plane, grid, f);
+    for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
+        int left = item % across * BLOCK_COLUMNS, first = item / across * f.enlarged_rows;
+        int last = min(first + f.enlarged_rows, tiles);
+        if (stages)
+            enlarge_tiles<Sample, Result, SHARPENS, sizeof(Result) == sizeof(Sample), UP_PARTS>(
+                shared, left, first, last, reads_words, stores_words, plane, grid, f);
         else
-            enlarge_rows<Sample, Result, SHARPENS, false>(shared, left, y, end, c, plane, grid, f);
+            enlarge_tiles<Sample, Result, SHARPENS, false, UP_PARTS>(
+                shared, left, first, last, reads_words, stores_words, plane, grid, f);
     }
 }
 

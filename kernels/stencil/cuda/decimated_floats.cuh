@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Large Gaussians of float32 samples (decimated.cu): the kernel that makes the coarse image, and
-// the one that filters it. Sums are float64, added in the defined order, rows first.
+// Large Gaussians of float32 samples (decimated.cu): the kernels that make the coarse image, filter
+// it and enlarge it. Sums are float64, added in the defined order, rows first, but last at the end.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_FLOATS_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DECIMATED_FLOATS_CUH
 
@@ -108,7 +108,7 @@ __device__ static inline void reduce_row(float *to, const uint32_t *lines, int p
 
 struct reduce_shared {
     uint2 ring[AHEAD][PIXEL_THREADS]; // rows that are under way
-    uint32_t lines[2][LINES + 1];     // a row of sums, twice: one barrier per coarse row is enough
+    uint32_t lines[2][LINES];         // a row of sums, twice: one barrier per coarse row is enough
     uint4 weights[MOST_STEP], pairs[MOST_STEP / 2]; // pairs: of rows i and i + 1
 };
 
@@ -120,7 +120,7 @@ __device__ static inline void reduce_tile(struct reduce_shared &shared, struct r
                                           int64_t coarse_width, const struct decimated_filter &f)
 {
     int step = f.step,
-        place[PIXEL_COLUMNS]; // of a column's sum in `lines`: the last if it has no use
+        place[PIXEL_COLUMNS]; // of a column's sum in `lines`: LINES if it is not used
     double sums[4][PIXEL_COLUMNS] = {};
 #pragma unroll
     for (int k = 0; k < PIXEL_COLUMNS; k++) {
@@ -147,7 +147,8 @@ __device__ static inline void reduce_tile(struct reduce_shared &shared, struct r
             uint32_t *lines = shared.lines[done & 1];
 #pragma unroll
             for (int k = 0; k < PIXEL_COLUMNS; k++)
-                lines[place[k]] = cell_of(sums[0][k]);
+                if (place[k] < LINES)
+                    lines[place[k]] = cell_of(sums[0][k]);
             __syncthreads(); // a coarse sample needs sums of other threads
             reduce_row(to, lines, pitch, shared.weights, step, count);
             to += coarse_width;
@@ -237,6 +238,203 @@ static __global__ void __launch_bounds__(THREADS)
             sum = fma((double)f.line[i], (double)load(-i) + (double)load(i), sum);
         (ACROSS ? grid.filtered + y * grid.pitch : grid.columns + y * pitch)[x] =
             __double2float_rn(sum * 0x1p-16);
+    }
+}
+
+// --- from a filtered coarse image to results -----------------------------------------------------
+// A warp has 128 columns and walks down. It enlarges eight filtered rows to these columns at a
+// time, and passes them through shared memory; then a thread has four columns of `step` rows of
+// results from each four of these rows.
+
+#define WARP_COLUMNS (WARP * ENLARGED)
+#define BATCH 8        // filtered rows that are enlarged at a time
+#define FLOAT_BLOCKS 4 // of a processor
+#define FLOATS_AHEAD 8 // rows of samples that a warp has asked for
+
+template <bool SHARPENS> struct float_rows {
+    uint4 up[MOST_STEP];
+    float rows[THREADS / WARP][BATCH][WARP_COLUMNS];
+    float4 ring[SHARPENS ? FLOATS_AHEAD : 1][THREADS];
+};
+
+template <bool SHARPENS>
+__device__ static inline void enlarge_batch(struct float_rows<SHARPENS> &shared,
+                                            const struct grid<float> &grid, int first, int x,
+                                            int width, const struct decimated_filter &f)
+{
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    for (int k = 0; k < ENLARGED; k++) {
+        int at = min(x + lane * ENLARGED + k, width - 1);
+        uint4 u = shared.up[at % f.step];
+        const double weights[4] = {(double)u.x, (double)u.y, (double)u.z, (double)u.w};
+        const float *cells = grid.filtered + at / f.step;
+#pragma unroll
+        for (int r = 0; r < BATCH; r++) {
+            const float *row = cells + (int64_t)min(first + r, grid.height - 1) * grid.pitch;
+            double sum = 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                sum = fma(weights[i], (double)row[i], sum);
+            shared.rows[warp][r][lane * ENLARGED + k] = __double2float_rn(sum * 0x1p-10);
+        }
+    }
+}
+
+template <bool SHARPENS>
+__device__ static inline float finish_float(double sum, float sample,
+                                            const struct decimated_filter &f)
+{
+    float blurred = __double2float_rn(sum * 0x1p-10);
+    if (!SHARPENS)
+        return blurred;
+    double off = (double)__double2float_rn((double)sample - (double)blurred);
+    double change = (double)f.amount * off;
+    if (fabs(change) < (double)f.keep_floats * CONV_DECIMATED_AMOUNT)
+        return sample;
+    return __double2float_rn(((double)sample * CONV_DECIMATED_AMOUNT + change) /
+                             CONV_DECIMATED_AMOUNT);
+}
+
+// One row of a thread's four columns, from four rows of which `first` is the upper one.
+template <bool SHARPENS>
+__device__ static inline float4 finish_floats(const float4 (&rows)[4], int first, const uint4 &u,
+                                              const float4 &source,
+                                              const struct decimated_filter &f)
+{
+    const uint32_t up[4] = {u.x, u.y, u.z, u.w};
+    const float samples[ENLARGED] = {source.x, source.y, source.z, source.w};
+    double sums[ENLARGED] = {};
+    float results[ENLARGED];
+#pragma unroll
+    for (int t = 0; t < 4; t++) {
+        const float4 &row = rows[(first + t) & 3];
+        const float values[ENLARGED] = {row.x, row.y, row.z, row.w};
+#pragma unroll
+        for (int k = 0; k < ENLARGED; k++)
+            sums[k] = fma((double)up[t], (double)values[k], sums[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < ENLARGED; k++)
+        results[k] = finish_float<SHARPENS>(sums[k], samples[k], f);
+    return make_float4(results[0], results[1], results[2], results[3]);
+}
+
+// A thread's columns in the source, which it asks for ahead, and in the result.
+struct float_columns {
+    const uint8_t *src, *next; // of the row to finish, and of the next to ask for
+    uint8_t *dst;
+    int count;        // 0 to 4
+    bool asks, whole; // four samples of the source may be read, of the result stored
+};
+
+// Asks for row y, into a part of the ring that only this thread reads. WHOLE: all four columns are
+// in the plane and may be read and stored at once.
+template <bool WHOLE>
+__device__ static inline void ask_floats(float4 (*ring)[THREADS], int y, int end,
+                                         struct float_columns &c,
+                                         const struct conv_stencil_plane &plane)
+{
+    if (y < end && (WHOLE || c.asks))
+        __pipeline_memcpy_async(&ring[y % FLOATS_AHEAD][threadIdx.x], c.next, sizeof(float4));
+    c.next += plane.src_stride;
+    __pipeline_commit();
+}
+
+template <bool WHOLE>
+__device__ static inline float4 take_floats(float4 (*ring)[THREADS], int y, int end,
+                                            struct float_columns &c,
+                                            const struct conv_stencil_plane &plane)
+{
+    __pipeline_wait_prior(FLOATS_AHEAD - 1);
+    float4 result = ring[y % FLOATS_AHEAD][threadIdx.x];
+    for (int k = 0; !WHOLE && !c.asks && k < c.count; k++)
+        ((float *)&result)[k] = ((const float *)c.src)[k];
+    c.src += plane.src_stride;
+    ask_floats<WHOLE>(ring, y + FLOATS_AHEAD, end, c, plane);
+    return result;
+}
+
+template <bool WHOLE>
+__device__ static inline void store_floats(struct float_columns &c, const float4 &results,
+                                           const struct conv_stencil_plane &plane)
+{
+    if (WHOLE || c.whole)
+        *(float4 *)c.dst = results;
+    else
+        for (int k = 0; k < c.count; k++)
+            ((float *)c.dst)[k] = ((const float *)&results)[k];
+    c.dst += plane.dst_stride;
+}
+
+// Rows y to end - 1 of a warp, of which the first is that of the first of four filtered rows.
+template <bool SHARPENS, bool WHOLE>
+__device__ static inline void
+enlarge_rows(struct float_rows<SHARPENS> &shared, int x, int y, int end, struct float_columns c,
+             const struct conv_stencil_plane &plane, const struct grid<float> &grid,
+             const struct decimated_filter &f)
+{
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    int first = y / f.step, count = (end - 1) / f.step - first + 4; // filtered rows
+    float4 rows[4];
+    for (int r = 0; SHARPENS && r < FLOATS_AHEAD; r++)
+        ask_floats<WHOLE>(shared.ring, y + r, end, c, plane);
+    for (int begin = 0; begin < count; begin += BATCH) {
+        __syncwarp(); // the lanes have read the batch before
+        enlarge_batch(shared, grid, first + begin, x, plane.width, f);
+        __syncwarp(); // rows of other lanes
+        for (int half = 0; half < BATCH; half += 4) {
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                rows[k] = *(const float4 *)&shared.rows[warp][half + k][lane * ENLARGED];
+                int stop = begin + half + k < 3 ? y : min(end, y + f.step);
+                for (const uint4 *up = shared.up; y < stop; y++, up++) {
+                    float4 source = {};
+                    if (SHARPENS)
+                        source = take_floats<WHOLE>(shared.ring, y, end, c, plane);
+                    store_floats<WHOLE>(c, finish_floats<SHARPENS>(rows, k + 1, *up, source, f),
+                                        plane);
+                }
+            }
+        }
+    }
+    if (SHARPENS)
+        __pipeline_wait_prior(0);
+}
+
+// Warps have strips of columns from left to right, and enlarged_rows coarse rows of these.
+template <bool SHARPENS>
+static __global__ void __launch_bounds__(THREADS, FLOAT_BLOCKS)
+    enlarge_floats(const __grid_constant__ struct decimated_filter f)
+{
+    typedef struct float_rows<SHARPENS> shared_type;
+    __shared__ shared_type memory[1];
+    shared_type &shared = memory[0];
+    const struct conv_stencil_plane plane = f.planes[blockIdx.y];
+    const struct grid<float> grid = find_grid<float>(f, plane);
+    int across = (plane.width - 1) / WARP_COLUMNS + 1, steps = grid.height - 3;
+    int items = across * ((steps - 1) / f.enlarged_rows + 1);
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    bool words = has_words<float4>(plane.dst, plane.dst_stride);
+    bool samples = has_words<float4>(plane.src, plane.src_stride); // to be read up to that
+    if (threadIdx.x < MOST_STEP)
+        shared.up[threadIdx.x] = as_uint4(f.up[threadIdx.x]);
+    __syncthreads(); // weights of other threads
+    wait_for_cells();
+    for (int item = (int)blockIdx.x * (THREADS / WARP) + warp; item < items;
+         item += (int)gridDim.x * (THREADS / WARP)) {
+        int left = item % across * WARP_COLUMNS, x = left + lane * ENLARGED;
+        int first = item / across * f.enlarged_rows, last = min(first + f.enlarged_rows, steps);
+        int y = first * f.step, end = min(last * f.step, plane.height);
+        struct float_columns c;
+        c.count = min(max(plane.width - x, 0), ENLARGED);
+        c.whole = words && c.count == ENLARGED;
+        c.asks = samples && c.count > 0;
+        c.src = c.next = plane.src + y * plane.src_stride + x * (int)sizeof(float);
+        c.dst = plane.dst + y * plane.dst_stride + x * (int)sizeof(float);
+        if (words && (!SHARPENS || samples) && left + WARP_COLUMNS <= plane.width)
+            enlarge_rows<SHARPENS, true>(shared, left, y, end, c, plane, grid, f);
+        else
+            enlarge_rows<SHARPENS, false>(shared, left, y, end, c, plane, grid, f);
     }
 }
 

@@ -29,7 +29,6 @@
 #define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
 #define MOST_PHASES 4 // tables of weights of 16 columns
 #define MOST_PARTS 2
-#define FRACTION 24 // bits after the point of a blurred sample's sum, of integers
 
 struct decimated_filter {
     const struct conv_stencil_plane *planes;
@@ -41,14 +40,16 @@ struct decimated_filter {
     // radius.
     int32_t pad;
     int32_t segments, phases, block_rows, store_blocks, strip_rows; // see reduce_bytes
-    int32_t tile_columns, tile_rows; // coarse samples of a block that reduces floats
-    int32_t block_steps;             // coarse rows of a block that enlarges
-    int32_t filter_rows;             // of a warp that filters integers
-    int32_t up_phases, up_parts;     // its tables: see write_up
-    int32_t amount, shifted_amount;  // the latter times 2^32 / 2^23, for 8 bits
+    int32_t half_segment;                     // that of which 32 bytes are used; -1: there is none
+    int32_t tile_columns, tile_rows;          // coarse samples of a block that reduces floats
+    int32_t enlarged_rows;                    // of a warp: coarse rows of floats, tiles of integers
+    int32_t filter_rows;                      // of a warp that filters integers
+    int32_t up_phases, up_parts, down_phases; // its tables: see write_up
+    int32_t amount, shifted_amount;           // the latter times 2^32 / 2^23, for 8 bits
     int64_t keep_below;
     float keep_floats;
     uint32_t down[MOST_STEP][4], up[MOST_STEP][4];
+    uint16_t halves[MOST_STEP][4]; // of `up`, as half-precision numbers
     uint32_t line[MOST_RADIUS + 1];
 };
 static_assert(sizeof(struct decimated_filter) <= 4096, "kernel parameters end at 4 KB");
@@ -139,7 +140,7 @@ __device__ static inline void wait_for_cells(void)
 #define STRIP 16        // coarse columns of a warp, and coarse rows under way
 #define ROW_GROUPS 4    // of 8 rows of pixels, for a second product
 #define SEGMENT 64      // bytes of a row of pixels: 16 of a lane
-#define REDUCE_STAGES 3 // segments of all these rows that a warp has asked for
+#define REDUCE_STAGES 4 // segments of all these rows that a warp has asked for
 #define STAGE_CELLS (ROW_GROUPS * WARP)
 #define REDUCE_WARPS 8         // of a block, 4 where shared memory is small
 #define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
@@ -147,7 +148,7 @@ __device__ static inline void wait_for_cells(void)
 // What differs by the type of samples, in bytes.
 template <typename Sample> struct bytes_of {
     static constexpr int COUNT = sizeof(Sample);
-    static constexpr int SAMPLES = 16 / COUNT;  // of a lane
+    static constexpr int SAMPLES = 16 / COUNT;  // of a lane; of half a segment 8
     static constexpr int PRODUCTS = 2 / COUNT;  // of a segment
     static constexpr int ROW_SUM = COUNT + 2;   // of a sum over a row
     static constexpr int ROW_PARTS = COUNT + 1; // of its parts, each 2^8 times the one before
@@ -213,8 +214,9 @@ __device__ static inline void write_tables(uint32_t *tables, const uint32_t *dow
         int table = i / words, lane = i / 4 % WARP, r = i % 4, t = lane % 4, half = r / 2;
         int away = step * (lane / 4 + 8 * (r % 2) + 2); // of pixel 0 from the coarse sample
         if (table < products) {
-            away -= SEGMENT / bytes::COUNT * (table / bytes::PRODUCTS) + bytes::SAMPLES * t +
-                    8 * (table % bytes::PRODUCTS) + 4 * half;
+            int segment = table / bytes::PRODUCTS;
+            away -= SEGMENT / bytes::COUNT * segment + 8 * (table % bytes::PRODUCTS) + 4 * half +
+                    (segment == f.half_segment ? 8 : bytes::SAMPLES) * t;
             write_word(tables, table, lane, r,
                        [&](int k) { return down[min(abs(away - k), 2 * step)]; });
         } else {
@@ -280,21 +282,20 @@ __device__ static inline void load_samples(uint4 *to, int x, const int *rows,
     }
 }
 
-// The first of the aligned 16 bytes that have the nearest samples to those of columns x and after.
-template <typename Sample> __device__ static inline int nearest_samples(int x, int width)
+// The first of `count` aligned samples that are the nearest to those of columns x and after.
+__device__ static inline int nearest_samples(int x, int width, int count)
 {
-    constexpr int SAMPLES = 16 / sizeof(Sample);
-    return min(max(x, 0), (width - 1) / SAMPLES * SAMPLES);
+    return min(max(x, 0), (width - 1) & -count);
 }
 
-// Puts repeated samples in the place of those of columns x and after that the border stands for.
-// `rows` begin at nearest_samples.
+// Puts repeated samples in the place of those of columns x to x + count - 1 that the border stands
+// for. `rows` begin at nearest_samples.
 template <typename Sample>
-__device__ static inline void repeat_samples(uint4 (&rows)[ROW_GROUPS], int x, int width)
+__device__ static inline void repeat_samples(uint4 (&rows)[ROW_GROUPS], int x, int width, int count)
 {
-    constexpr int COUNT = sizeof(Sample), SAMPLES = 16 / COUNT;
+    constexpr int COUNT = sizeof(Sample);
     bool outside = x < 0 || x >= width;
-    int last = x < 0 ? 0 : x >= width ? (width - 1) % SAMPLES : min(width - 1 - x, SAMPLES - 1);
+    int last = x < 0 ? 0 : x >= width ? (width - 1) & (count - 1) : min(width - 1 - x, count - 1);
     int valid = outside ? 0 : (last + 1) * COUNT * 8; // bits
     uint32_t masks[4];
 #pragma unroll
@@ -314,12 +315,20 @@ __device__ static inline void repeat_samples(uint4 (&rows)[ROW_GROUPS], int x, i
     }
 }
 
+__device__ static inline void copy_samples(uint4 *to, const uint8_t *from, bool half)
+{
+    if (half)
+        __pipeline_memcpy_async(to, from, 8);
+    else
+        __pipeline_memcpy_async(to, from, 16);
+}
+
 // A lane's samples where the border stands for some of the strip's, or their addresses are not
 // multiples of 16.
 template <typename Sample>
-__device__ static inline void ask_near_border(uint4 *to, int x, int y, const struct strip &s,
-                                              const struct conv_stencil_plane &plane,
-                                              const struct decimated_filter &f)
+__device__ static inline void
+ask_near_border(uint4 *to, int x, int y, bool half, const struct strip &s,
+                const struct conv_stencil_plane &plane, const struct decimated_filter &f)
 {
     typedef struct bytes_of<Sample> bytes;
     int rows[ROW_GROUPS], least = 0;
@@ -328,18 +337,19 @@ __device__ static inline void ask_near_border(uint4 *to, int x, int y, const str
         rows[q] = conv_border_index((enum conv_border)f.border, y + 8 * q, plane.height);
         least = min(least, rows[q]);
     }
+    int count = half ? 8 : bytes::SAMPLES;
     if (s.repeats)
-        x = nearest_samples<Sample>(x, plane.width);
-    bool inside = least == 0 && x >= 0 && x + bytes::SAMPLES <= plane.width;
+        x = nearest_samples(x, plane.width, count);
+    bool inside = least == 0 && x >= 0 && x + count <= plane.width;
     if (s.repeats || (s.aligned && inside)) {
 #pragma unroll
         for (int q = 0; q < ROW_GROUPS; q++)
-            __pipeline_memcpy_async(&to[q * WARP],
-                                    plane.src + rows[q] * plane.src_stride + x * bytes::COUNT, 16);
+            copy_samples(&to[q * WARP], plane.src + rows[q] * plane.src_stride + x * bytes::COUNT,
+                         half);
     } else if (inside && has_words<uint32_t>(plane.src, plane.src_stride)) {
 #pragma unroll
         for (int q = 0; q < ROW_GROUPS; q++)
-            for (int w = 0; w < 4; w++)
+            for (int w = 0; w < (half ? 2 : 4); w++)
                 __pipeline_memcpy_async(
                     (uint32_t *)&to[q * WARP] + w,
                     plane.src + rows[q] * plane.src_stride + x * bytes::COUNT + 4 * w, 4);
@@ -357,17 +367,18 @@ __device__ static inline void ask(uint4 *ring, struct request *next, const struc
     typedef struct bytes_of<Sample> bytes;
     if (next->y < s.end) {
         bool inside = next->segment >= s.inside && next->segment <= s.last_inside;
-        int lane = (int)threadIdx.x % WARP;
-        int x = s.x + next->segment * (SEGMENT / bytes::COUNT) + lane % 4 * bytes::SAMPLES;
+        bool half = bytes::COUNT == 1 && next->segment == f.half_segment;
+        int lane = (int)threadIdx.x % WARP, count = half ? 8 : bytes::SAMPLES;
+        int x = s.x + next->segment * (SEGMENT / bytes::COUNT) + lane % 4 * count;
         if (next->rows_inside && (inside || s.repeats)) {
-            const uint8_t *from = next->from;
+            const uint8_t *from = next->from - (half ? lane % 4 * 8 : 0);
             if (!inside) // see repeat_samples
-                from += (nearest_samples<Sample>(x, plane.width) - x) * bytes::COUNT;
+                from += (nearest_samples(x, plane.width, count) - x) * bytes::COUNT;
 #pragma unroll
             for (int q = 0; q < ROW_GROUPS; q++)
-                __pipeline_memcpy_async(&next->to[q * WARP], from + q * 8 * plane.src_stride, 16);
+                copy_samples(&next->to[q * WARP], from + q * 8 * plane.src_stride, half);
         } else {
-            ask_near_border<Sample>(next->to, x, next->y + lane / 4, s, plane, f);
+            ask_near_border<Sample>(next->to, x, next->y + lane / 4, half, s, plane, f);
         }
         next->from += SEGMENT;
         if (next->segment++ == s.last_segment) {
@@ -386,14 +397,17 @@ __device__ static inline void ask(uint4 *ring, struct request *next, const struc
 
 // --- products ------------------------------------------------------------------------------------
 
-// Adds the products of groups of 8 rows and a segment to sums over rows.
+// Adds the products of groups of 8 rows and a segment, or half of it, to sums over rows.
 template <typename Sample, int GROUPS>
 __device__ static inline void add_segment(int32_t (*sums)[bytes_of<Sample>::ROW_PARTS][4],
-                                          const uint4 (&rows)[GROUPS], const uint4 *table)
+                                          const uint4 (&rows)[GROUPS], const uint4 *table,
+                                          bool half = false)
 {
     typedef struct bytes_of<Sample> bytes;
 #pragma unroll
-    for (int p = 0; p < bytes::PRODUCTS; p++)
+    for (int p = 0; p < bytes::PRODUCTS; p++) {
+        if (p > 0 && half)
+            continue;
 #pragma unroll
         for (int digit = 0; digit < 2; digit++) {
             uint4 weights = table[p * TABLE_CELLS + digit * WARP];
@@ -411,6 +425,7 @@ __device__ static inline void add_segment(int32_t (*sums)[bytes_of<Sample>::ROW_
                 }
             }
         }
+    }
 }
 
 // bytes[b] has byte b of each of four values.
@@ -485,19 +500,27 @@ store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct strip &
         bool stored = m >= s.first && m <= s.last;
         uint16_t *to = grid.coarse + (int64_t)(m + 1 + f.pad) * grid.coarse_pitch;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
+        for (int n = 0; n < 2; n++) {
+            int column = s.column + 8 * n + lane % 4 * 2;
+            uint32_t both[2] = {};
 #pragma unroll
-            for (int k = 2 * half; k < 2 * half + 2; k++) {
-                uint32_t sum = 0;
-                int column = s.column + 8 * n + lane % 4 * 2 + k % 2;
+            for (int k = 0; k < 2; k++)
 #pragma unroll
                 for (int p = 0; p < bytes::PARTS; p++) {
-                    sum = (sum >> 8) + (uint32_t)sums[n][p][k] + (p == bytes::PARTS - 2 ? 128 : 0);
-                    sums[n][p][k] = 0;
+                    int32_t *sum = &sums[n][p][2 * half + k];
+                    both[k] = (both[k] >> 8) + (uint32_t)*sum + (p == bytes::PARTS - 2 ? 128 : 0);
+                    *sum = 0;
                 }
+            if (column % 2 == 0) { // rows are longer than their samples, to a multiple of 8
                 if (stored && column >= 0 && column < grid.coarse_width)
-                    to[column] = (uint16_t)sum;
+                    *(uint32_t *)&to[column] = __byte_perm(both[0], both[1], 0x5410);
+                continue;
             }
+#pragma unroll
+            for (int k = 0; k < 2; k++)
+                if (stored && column + k >= 0 && column + k < grid.coarse_width)
+                    to[column + k] = (uint16_t)both[k];
+        }
     }
 }
 
@@ -530,9 +553,13 @@ __device__ static inline void reduce_strip(const uint4 *tables, uint4 *ring, con
 #pragma unroll
             for (int q = 0; q < ROW_GROUPS; q++)
                 rows[q] = next.to[q * WARP];
+            bool half = bytes::COUNT == 1 && i == f.half_segment;
             if (s.repeats && (i < s.inside || i > s.last_inside))
-                repeat_samples<Sample>(rows, x + i * (SEGMENT / bytes::COUNT), plane.width);
-            add_segment<Sample>(row_sums, rows, tables + i * bytes::PRODUCTS * TABLE_CELLS + lane);
+                repeat_samples<Sample>(rows,
+                                       x + i * (SEGMENT / bytes::COUNT) - (half ? lane % 4 * 8 : 0),
+                                       plane.width, half ? 8 : bytes::SAMPLES);
+            add_segment<Sample>(row_sums, rows, tables + i * bytes::PRODUCTS * TABLE_CELLS + lane,
+                                half);
             ask<Sample>(ring, &next, s, plane, f);
         }
         uint32_t words[2][2][bytes::ROW_SUM];
