@@ -10,33 +10,57 @@
 #define GEMM_PROCESSORS 132
 #endif
 #define STAGES 4
-#define MOST_STEP 32 // k of a chunk
+#define MOST_STEP 64 // k of a chunk
 
 // Describes an instance to the host.
 struct gemm_tile {
     int positions, maps, threads, blocks, step, shared;
-    int across, sums, reads, copies; // of a thread: TP; TP * TM; loads per k; samples per chunk
+    int across, sums, copies; // of a thread: TP; TP * TM; samples per chunk
+    float reads, cycles;      // of a thread per k, and cycles of shared memory that a warp's take
+    int unit;                 // k that are adjacent in shared memory
     void (*kernel)(gemm_launch), (*bytes)(gemm_launch);
+    void (*quads)(gemm_launch); // where four neighbouring positions can be copied at a time
 };
 
+// A warp reads four floats of each thread in two cycles, fewer in one.
+static constexpr int read_cycles(int count, int unit)
+{
+    return count * unit < 4 ? 1 : count * unit / 4 * 2;
+}
+
 template <int P, int M, int WARPS_P, int WARPS_M, int STEP, int AHEAD, int BLOCKS,
-          typename Offset = int>
+          typename Offset = int, int UNIT = 1>
 static gemm_tile tile_of()
 {
-    typedef gemm_config<float, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset> config;
-    typedef gemm_config<uint8_t, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset> bytes;
-    return {P,
-            M,
-            config::threads,
-            BLOCKS,
-            STEP,
-            bytes::shared,
-            config::TP,
-            config::TP * config::TM,
-            config::TP / config::VP + config::TM / config::VM,
-            config::loads * config::positions,
-            gemm<config>,
-            gemm<bytes>};
+    typedef gemm_config<float, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset, UNIT>
+        config;
+    typedef gemm_config<uint8_t, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset, UNIT>
+        bytes;
+    gemm_tile tile = {P,
+                      M,
+                      config::threads,
+                      BLOCKS,
+                      STEP,
+                      bytes::shared,
+                      config::TP,
+                      config::TP * config::TM,
+                      config::loads * config::positions,
+                      (float)(config::TP / config::VP + config::TM / config::VM) / UNIT,
+                      (float)(read_cycles(config::TP, UNIT) + read_cycles(config::TM, UNIT)) / UNIT,
+                      UNIT,
+                      gemm<config>,
+                      gemm<bytes>,
+                      gemm<config>};
+    if constexpr (P >= 64)
+        tile.quads = gemm<gemm_config<float4, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS>>;
+    return tile;
+}
+
+// A tile of two sums per thread, for few outputs.
+template <int P, int M, int WARPS_P, int WARPS_M, int STEP, typename Offset = int>
+static gemm_tile deep_of()
+{
+    return tile_of<P, M, WARPS_P, WARPS_M, STEP, 3, 6, Offset, 4>();
 }
 
 // With 16 k of a chunk instead of 8, ptxas keeps more multiply-adds that share a register together:
@@ -45,13 +69,15 @@ static const struct gemm_tile tiles[] = {
     tile_of<128, 128, 2, 2, 8, 1, 2>(), tile_of<64, 128, 1, 2, 8, 1, 4>(),
     tile_of<128, 64, 2, 2, 16, 1, 4>(), tile_of<64, 64, 2, 2, 16, 1, 4>(),
     tile_of<128, 32, 2, 1, 8, 1, 8>(),  tile_of<32, 64, 1, 2, 16, 1, 7>(),
-    tile_of<32, 32, 1, 2, 16, 3, 8>(),  tile_of<16, 32, 1, 2, 16, 3, 8>(),
-    tile_of<16, 16, 1, 2, 32, 7, 8>(),  tile_of<128, 16, 2, 1, 16, 1, 8>(),
-    tile_of<32, 64, 1, 4, 16, 3, 4>(),
+    tile_of<32, 64, 1, 4, 16, 3, 4>(),  tile_of<32, 32, 1, 2, 16, 3, 8>(),
+    tile_of<32, 32, 1, 4, 32, 3, 4>(),  tile_of<16, 32, 1, 2, 16, 3, 8>(),
+    tile_of<128, 16, 2, 1, 16, 1, 8>(), deep_of<16, 16, 2, 2, 32>(),
+    deep_of<8, 32, 1, 4, 64>(),
 };
 
 // For samples that lie too far apart for the others; it can read their weights.
-static const struct gemm_tile far_tile = tile_of<16, 16, 1, 2, 32, 7, 8, int64_t>();
+static const struct gemm_tile far_tiles[] = {tile_of<16, 16, 1, 2, 32, 7, 8, int64_t>(),
+                                             deep_of<16, 16, 2, 2, 32, int64_t>()};
 
 // How a layer is computed.
 struct gemm_plan {
@@ -63,33 +89,39 @@ struct gemm_plan {
 // What a layer's tiles have in common: products of a sum, and cache lines of 32 samples.
 struct gemm_sums {
     float depth, lines;
+    bool quads; // four neighbouring positions are copied at a time
 };
 
+// A tile begins and ends with waiting for memory; its threads share what precedes the sums.
+static float tile_ends(const struct gemm_tile *t)
+{
+    return 3700 + 17 * (float)t->sums + 37000 / (float)t->threads;
+}
+
 // Cycles of a multiprocessor for `count` tiles, `blocks` at a time, which give the busiest of its
-// four schedulers `warps`. The figures fit all tiles and shares of 149 layers of networks with 1
-// and 16 images (an H200): what they choose takes 2.8 % longer than the best of them. Of 270
-// others, 64 images included, it takes 0.3 % longer than the better of two choices that were
-// measured.
+// four schedulers `warps`. The figures fit all tiles and shares of 160 layers of networks with 1
+// and 16 images (an H200): what they choose takes 3.7 % longer than the best of them.
 static float tile_cycles(const struct gemm_tile *t, float count, float blocks, float warps,
                          const struct gemm_sums *sums)
 {
     if (count <= 0)
         return 0;
     // Instructions of a warp per k: where a weight is new, the multiply-add may read three new
-    // registers, which takes longer; a sample takes 5 instructions to load, 4 weights take 2; a
-    // chunk 20 for itself, and a barrier of 270 cycles that other blocks use.
-    float steps = (float)t->step;
-    float warp = (1 + 0.8f / (float)t->across) * (float)t->sums + (float)t->reads +
-                 (5 * (float)t->copies + (float)(t->maps / 2 * t->step / t->threads) + 20) / steps;
+    // registers, which takes longer; a sample, or four neighbours, takes 7 instructions to load, 4
+    // weights take 2; a chunk 24 for itself, and a barrier of 200 cycles that other blocks use.
+    float steps = (float)t->step, threads = (float)t->threads, maps = (float)t->maps;
+    float copies = (float)t->copies / (sums->quads && t->quads != t->kernel ? 4 : 1) / steps;
+    float warp = (1 + 0.5f / (float)t->across) * (float)t->sums + t->reads + 7 * copies +
+                 1.7f * maps / 4 / threads + 24 / steps;
     // A scheduler issues one at a time. A warp's load of 32 samples takes a cycle of the L1 cache
-    // per line; of those beyond the first, arithmetic hides three of four.
-    float chunk = warp * warps + 270 / steps / blocks +
-                  (sums->lines - 1) / 4 * (float)t->positions / 32 * blocks;
-    // A multiprocessor gets 16 bytes in a cycle.
-    float bytes = blocks * (float)(t->positions + t->maps) * 4 / 16;
-    // A tile begins and ends with waiting for memory.
-    float ends = 5300 + 18 * (float)t->sums;
-    return count / blocks * (sums->depth * fmaxf(chunk, bytes) + ends);
+    // per line; of those beyond the first, arithmetic hides half.
+    float chunk = warp * warps + 200 / steps / blocks +
+                  (sums->lines - 1) / 2 * (float)t->positions / 32 * blocks;
+    // Shared memory delivers 128 bytes in a cycle, and takes the copies.
+    float shared = 1.05f * blocks * threads / 32 * (t->cycles + 2 * copies + maps / threads);
+    // A multiprocessor gets 23 bytes in a cycle.
+    float bytes = blocks * ((float)t->positions + maps) * 4 / 23;
+    return count / blocks * (sums->depth * fmaxf(chunk, fmaxf(shared, bytes)) + tile_ends(t));
 }
 
 static float warps_of(const struct gemm_tile *t, float blocks)
@@ -111,6 +143,9 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
     struct gemm_sums sums = {
         ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step,
         fminf((float)layer->stride_x, 32),
+        layer->kernel_height * layer->kernel_width == 1 && layer->stride_x == 1 &&
+            layer->stride_y == 1 && !layer_is_padded(layer) &&
+            (int64_t)shape->height * shape->width % 4 == 0,
     };
     float blocks = (float)t->blocks, most = warps_of(t, blocks);
     float each = ceilf(count / GEMM_PROCESSORS), whole = floorf(each / blocks) * blocks;
@@ -127,7 +162,7 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
         // Two parts of tiles, their sums, and a memset before.
         float shared =
             tile_cycles(t, count / GEMM_PROCESSORS, (float)n, warps_of(t, (float)n), &sums) +
-            2 * (5300 + 18 * (float)t->sums) + 9300;
+            2 * tile_ends(t) + 7800;
         if (shared < c->cost) {
             c->shares = n;
             c->cost = shared;
@@ -147,10 +182,15 @@ static size_t weight_rows(const struct conv_layer *layer)
     return (conv_layer_taps(layer) / MOST_STEP + STAGES) * MOST_STEP;
 }
 
+static const struct gemm_tile *tile_in(const struct conv_layer_plan *plan)
+{
+    return &tiles[layer_constants<struct gemm_plan>(plan)->tile];
+}
+
 // The maps of a group in whole tiles.
 static int padded_maps(const struct conv_layer_plan *plan)
 {
-    int maps = tiles[layer_constants<struct gemm_plan>(plan)->tile].maps;
+    int maps = tile_in(plan)->maps;
     return ceil_div(plan->layer.maps / plan->layer.groups, maps) * maps;
 }
 
@@ -159,8 +199,8 @@ static bool plan_gemm(struct conv_layer_plan *plan)
     struct gemm_plan *best = layer_constants<struct gemm_plan>(plan);
     // The kernel's own padding is zeros, for kernels of a limited size.
     if (!layer_pads_zeros(&plan->layer) ||
-        (layer_is_padded(&plan->layer) && (plan->layer.kernel_height > GEMM_MOST_ROWS ||
-                                           plan->layer.kernel_width > GEMM_MOST_COLUMNS)))
+        (layer_is_padded(&plan->layer) &&
+         plan->layer.kernel_height + plan->layer.kernel_width > GEMM_MOST_SIDES))
         conv_layer_plan_pad(plan);
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
@@ -213,11 +253,13 @@ static void pack_gemm(const struct conv_layer_plan *plan)
     int maps = layer->maps / layer->groups;
     float *packed = (float *)plan->packed;
     float *bias = packed + (size_t)layer->groups * rows * padded;
+    size_t unit = (size_t)tile_in(plan)->unit;
     for (int m = 0; m < layer->maps; m++) {
         size_t group = (size_t)(m / maps), column = (size_t)(m % maps);
-        float *to = packed + group * rows * padded + column;
+        float *to = packed + group * rows * padded + column * unit;
         for (size_t k = 0; k < rows; k++)
-            to[k * padded] = k < depth ? layer->weights[(size_t)m * depth + k] : -0.0f;
+            to[k / unit * unit * padded + k % unit] =
+                k < depth ? layer->weights[(size_t)m * depth + k] : -0.0f;
         if (layer->bias)
             bias[group * padded + column] = layer->bias[m];
     }
@@ -240,6 +282,8 @@ static struct gemm_launch describe(const struct conv_layer_plan *plan,
     p.src_row = batch->src_row;
     p.src_plane = batch->src_plane;
     p.src_image = batch->src_image;
+    p.tap_row = p.src_row * layer->dilation_y / (int64_t)conv_element_size(layer->input);
+    p.tap_plane = p.src_plane / (int64_t)conv_element_size(layer->input);
     p.height = plan->shape.height;
     p.width = plan->shape.width;
     p.out_width = conv_layer_out_width(layer, p.width);
@@ -275,6 +319,14 @@ static struct gemm_launch describe(const struct conv_layer_plan *plan,
     return p;
 }
 
+// Whether four neighbouring positions are four adjacent samples at a multiple of 16 bytes.
+static bool has_quads(const struct gemm_launch *p)
+{
+    return p->taps == 1 && p->stride_y == 1 && p->stride_x == 1 && !p->padded &&
+           p->plane % 4 == 0 && p->src_row == p->out_width * (int64_t)sizeof(float) &&
+           (p->src_plane | p->src_image) % 16 == 0;
+}
+
 // Lets all blocks do the same work if that is worth it for this number of tiles.
 static enum conv_status share_tiles(const struct gemm_tile *t, int shares, struct gemm_launch *p,
                                     const struct conv_layer_batch *batch, int64_t *blocks)
@@ -288,7 +340,7 @@ static enum conv_status share_tiles(const struct gemm_tile *t, int shares, struc
         return CONV_OK;
     p->share = ceil_div64((int64_t)p->tiles * p->chunks, most);
     *blocks = ceil_div64((int64_t)p->tiles * p->chunks, p->share);
-    p->partial = (float4 *)batch->scratch;
+    p->partial = (float *)batch->scratch;
     p->flags = (uint32_t *)((char *)batch->scratch + partial_bytes(t, GEMM_PROCESSORS * shares));
     return cudaMemsetAsync(p->flags, 0, (size_t)(*blocks + 1) * sizeof(uint32_t),
                            (cudaStream_t)batch->stream)
@@ -301,9 +353,12 @@ static enum conv_status run_gemm(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct gemm_plan *c = layer_constants<struct gemm_plan>(plan);
-    const struct gemm_tile *t = is_far(layer, batch) ? &far_tile : &tiles[c->tile];
+    bool far = is_far(layer, batch);
+    const struct gemm_tile *t = far ? &far_tiles[tile_in(plan)->unit > 1] : tile_in(plan);
     struct gemm_launch p = describe(plan, batch, t);
-    void (*kernel)(gemm_launch) = layer->input == CONV_ELEMENT_U8 ? t->bytes : t->kernel;
+    void (*kernel)(gemm_launch) = layer->input == CONV_ELEMENT_U8 ? t->bytes
+                                  : has_quads(&p) && !far         ? t->quads
+                                                                  : t->kernel;
     if (t->shared > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;
     // Tiles are numbered by ints.
@@ -320,7 +375,7 @@ static enum conv_status run_gemm(const struct conv_layer_plan *plan,
         p.tiles = p.position_tiles * p.map_tiles * layer->groups;
         p.share = 0;
         int64_t blocks = p.tiles;
-        if (c->shares && t != &far_tile)
+        if (c->shares && !far)
             status = share_tiles(t, c->shares, &p, batch, &blocks);
         if (status == CONV_OK) {
             kernel<<<(unsigned)blocks, t->threads, (size_t)t->shared,

@@ -31,11 +31,12 @@ __device__ inline int gemm_lane_m(int lane)
 struct gemm_launch {
     const void *src;
     void *dst;
-    // [group][k][maps of a group, padded to whole tiles]. k beyond the last have weights of -0 and
-    // samples of +0, whose product changes no sum.
+    // [group][unit of k][maps of a group, padded to whole tiles][k of the unit]. k beyond the last
+    // have weights of -0 and samples of +0, whose product changes no sum.
     const float *weights;
     const float *bias;                     // [group][the same maps]
     int64_t src_row, src_plane, src_image; // bytes
+    int64_t tap_row, tap_plane;            // the same in samples, between rows of taps
     int64_t positions;
     int height, width, out_width, plane; // plane: outputs of a map in an image
     int stride_y, stride_x, dilation_y, dilation_x, pad_top, pad_left;
@@ -52,7 +53,7 @@ struct gemm_launch {
     // take their numbers from a counter when they begin, so that the one before has begun, too, and
     // it computes those sums first and waits for nothing until it has stored them.
     int64_t share;
-    float4 *partial; // [block][the sums of its threads]
+    float *partial; // [block][sum of a thread][thread]
     uint32_t
         *flags; // the number of blocks that have begun, and for each whether its sums are there
     float divisor;
@@ -60,11 +61,9 @@ struct gemm_launch {
     int vectors; // float32, planes of 4n outputs, and no tanh: threads store what they have
 };
 
-// Bits of a tap: of its row and column, or beyond the last k.
-#define GEMM_ROW 0x10000u
+// Bits of a tap: of its column and, above those, of its row; or beyond the last k.
 #define GEMM_BEYOND 0x80000000u
-#define GEMM_MOST_ROWS 15
-#define GEMM_MOST_COLUMNS 16
+#define GEMM_MOST_SIDES 31 // rows and columns of a kernel together
 
 template <typename Offset> struct alignas(2 * sizeof(Offset)) gemm_tap {
     Offset offset; // samples from that of tap 0
@@ -77,34 +76,50 @@ struct gemm_window {
     uint32_t outside;
 };
 
-// STEP: k of a chunk; STAGES: chunks in shared memory; AHEAD: k that a thread reads from there
-// before it needs them; BLOCKS: of a multiprocessor of compute capability 9.0; Offset: int, or
-// int64_t for images of 2^31 samples and more.
+template <typename Input> struct gemm_input { // what its offsets count
+    typedef Input Sample;
+};
+
+template <> struct gemm_input<float4> {
+    typedef float Sample;
+};
+
+// STEP: k of a chunk; STAGES: chunks in shared memory; AHEAD: units of k that a thread reads from
+// there before it needs them; BLOCKS: of a multiprocessor of compute capability 9.0; Offset: int,
+// or int64_t for images of 2^31 samples and more; UNIT: k that are adjacent in shared memory, so
+// that a thread of few sums reads four with one instruction. Input: float4 if four neighbouring
+// positions are copied at a time.
 template <typename Input_, int P_, int M_, int WARPS_P_, int WARPS_M_, int STEP_, int STAGES_,
-          int AHEAD_, int BLOCKS_, typename Offset_ = int>
+          int AHEAD_, int BLOCKS_, typename Offset_ = int, int UNIT_ = 1>
 struct gemm_config {
     typedef Input_ Input;
-    typedef gemm_tap<Offset_> tap;
+    typedef Offset_ Offset;
+    typedef typename gemm_input<Input>::Sample Sample;
+    typedef gemm_tap<Offset> tap;
     static const int P = P_, M = M_, WARPS_P = WARPS_P_, WARPS_M = WARPS_M_;
     static const int STEP = STEP_, STAGES = STAGES_, AHEAD = AHEAD_, BLOCKS = BLOCKS_;
+    static const int UNIT = UNIT_, units = STEP / UNIT;
     static const int threads = WARPS_P * WARPS_M * 32;
     static const int TP = P / WARPS_P / GEMM_LANES_P, TM = M / WARPS_M / GEMM_LANES_M;
-    static const int VP = TP < 4 ? TP : 4, VM = TM < 4 ? TM : 4; // read at a time
-    static const int positions = P > threads ? P / threads : 1;  // that a thread loads
-    static const int row_step = P > threads ? 1 : threads / P;   // k between a thread's samples
-    static const int loads = STEP / row_step;                    // of each position
+    static const int most = 4 / UNIT;                                        // positions or maps
+    static const int VP = TP < most ? TP : most, VM = TM < most ? TM : most; // read at a time
+    static const int piece = sizeof(Input) / sizeof(Sample), pieces = P / piece; // copied
+    static const int positions = pieces > threads ? pieces / threads : 1;   // that a thread loads
+    static const int row_step = pieces > threads ? 1 : threads / pieces;    // k between its samples
+    static const int loads = STEP / row_step;                               // of each position
     static const int group = loads * positions > 4 ? 4 / positions : loads; // at a time
     static const int group_step = STEP * group / loads;                     // k between groups
-    static const int vectors = STEP * M / 4 / threads;                      // of weights
-    static const int vector_rows = threads / (M / 4);                       // k between them
-    static const int stage = STEP * (P + M);                                // floats
-    static const int pass_maps = WARPS_M * GEMM_LANES_M * VM;               // stored at a time
+    static const int vectors = STEP * M / 4 / threads, row_vectors = M * UNIT / 4; // of weights
+    static const int vector_rows = threads / row_vectors;     // units between those of a thread
+    static const int stage = STEP * (P + M);                  // floats
+    static const int pass_maps = WARPS_M * GEMM_LANES_M * VM; // stored at a time
     static const int shared = STAGES * stage * 4 + GEMM_TAPS * (int)sizeof(tap) + P * 8 +
                               (sizeof(Input) == 1 ? 256 * 4 : 0);
-    static_assert(STEP * M / 4 % threads == 0 && threads % (M / 4) == 0 && STEP % row_step == 0,
+    static_assert(STEP * M / 4 % threads == 0 && threads % row_vectors == 0 &&
+                      STEP % row_step == 0 && (UNIT == 1 || row_step % UNIT == 0),
                   "equal loads");
-    static_assert(GEMM_TAPS % STEP == 0 && STEP % (AHEAD + 1) == 0 &&
-                      (group == loads || group_step > AHEAD),
+    static_assert(GEMM_TAPS % STEP == 0 && GEMM_TAPS % threads == 0 && units % (AHEAD + 1) == 0 &&
+                      group_step % UNIT == 0 && (group == loads || group_step > AHEAD * UNIT),
                   "places of chunks");
     static_assert(pass_maps * P <= STAGES * stage, "outputs pass through the stages");
 };
@@ -131,15 +146,15 @@ template <typename Config>
 __device__ inline void gemm_fill_taps(const gemm_launch &p, const gemm_memory<Config> &memory,
                                       int first)
 {
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; i < GEMM_TAPS; i += Config::threads) {
+    typedef typename Config::Offset Offset;
+#pragma unroll
+    for (int n = 0; n < GEMM_TAPS / Config::threads; n++) {
+        int i = (int)threadIdx.x + n * Config::threads;
         int k = first + i, c = layer_divide(k, p.by_taps), rest = k - c * p.taps;
         int u = layer_divide(rest, p.by_kernel_width), v = rest - u * p.kernel_width;
         typename Config::tap tap;
-        tap.offset = (c * p.src_plane + u * p.dilation_y * p.src_row) /
-                         (int64_t)sizeof(typename Config::Input) +
-                     v * p.dilation_x;
-        tap.bits = k >= p.depth ? GEMM_BEYOND : p.padded ? GEMM_ROW << u | 1u << v : 0;
+        tap.offset = c * (Offset)p.tap_plane + u * (Offset)p.tap_row + v * p.dilation_x;
+        tap.bits = k >= p.depth ? GEMM_BEYOND : p.padded ? 1u << (p.kernel_width + u) | 1u << v : 0;
         memory.taps[i] = tap;
     }
 }
@@ -158,20 +173,23 @@ __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config
         (const char *)p.src + image * p.src_image + (int64_t)group * p.group_channels * p.src_plane;
 #pragma unroll
     for (int n = 0; n < Config::positions; n++) {
-        int t = (int)threadIdx.x % Config::P + n * Config::threads;
-        int at = before + min(t, left - 1), next = layer_divide(at, p.by_plane);
+        const int PIECE = Config::piece;
+        int t = ((int)threadIdx.x % Config::pieces + n * Config::threads) * PIECE;
+        int at = before + min(t, left - PIECE), next = layer_divide(at, p.by_plane);
         int q = at - next * p.plane, i = layer_divide(q, p.by_out_width);
         int y = i * p.stride_y - p.pad_top, x = (q - i * p.out_width) * p.stride_x - p.pad_left;
         windows[n].at =
-            src + next * p.src_image + y * p.src_row + x * (int64_t)sizeof(typename Config::Input);
+            src + next * p.src_image + y * p.src_row + x * (int64_t)sizeof(typename Config::Sample);
         windows[n].outside = GEMM_BEYOND;
         if (p.padded)
-            windows[n].outside |=
-                gemm_outside(y, p.dilation_y, p.taps / p.kernel_width, p.height) * GEMM_ROW |
-                gemm_outside(x, p.dilation_x, p.kernel_width, p.width);
+            windows[n].outside |= gemm_outside(y, p.dilation_y, p.taps / p.kernel_width, p.height)
+                                      << p.kernel_width |
+                                  gemm_outside(x, p.dilation_x, p.kernel_width, p.width);
         asm volatile("" : "+l"(windows[n].at)); // kept in registers instead of derived per copy
-        if ((int)threadIdx.x < Config::P)
-            memory.outputs[t] = t < left ? (image + next) * p.maps * p.plane + q : -1;
+        if ((int)threadIdx.x < Config::pieces)
+#pragma unroll
+            for (int i = 0; i < PIECE; i++)
+                memory.outputs[t + i] = t < left ? (image + next) * p.maps * p.plane + q + i : -1;
     }
 }
 
@@ -183,15 +201,16 @@ __device__ inline void gemm_load_samples(const gemm_memory<Config> &memory,
                                          const typename Config::tap *taps, int first)
 {
     typedef typename Config::Input Input;
+    typedef typename Config::Sample Sample;
     const int N = Config::positions, COUNT = Config::group;
-    const Input *from[COUNT][N];
+    const Sample *from[COUNT][N];
     bool outside[COUNT][N];
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         typename Config::tap tap = taps[(first + i) * Config::row_step];
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            from[i][n] = (const Input *)(const void *)windows[n].at + tap.offset;
+            from[i][n] = (const Sample *)(const void *)windows[n].at + tap.offset;
             outside[i][n] = (tap.bits & windows[n].outside) != 0;
         }
     }
@@ -199,8 +218,11 @@ __device__ inline void gemm_load_samples(const gemm_memory<Config> &memory,
     for (int i = 0; i < COUNT; i++) {
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            float *place = to + (first + i) * Config::row_step * Config::P + n * Config::threads;
-            if constexpr (sizeof(Input) == 4)
+            float *place = to + (first + i) * Config::row_step * Config::P +
+                           n * Config::threads * Config::piece;
+            if constexpr (sizeof(Input) == 16)
+                __pipeline_memcpy_async(place, from[i][n], 16, outside[i][n] ? 16 : 0);
+            else if constexpr (sizeof(Input) == 4)
                 layer_copy(place, from[i][n], outside[i][n]);
             else
                 *place = outside[i][n] ? 0 : memory.samples[*from[i][n]];
@@ -211,49 +233,68 @@ __device__ inline void gemm_load_samples(const gemm_memory<Config> &memory,
 template <typename Config>
 __device__ inline void gemm_load_weights(const gemm_launch &p, const float *weights, float *to)
 {
+    const int ROWS = Config::vector_rows * Config::UNIT; // k between vectors
 #pragma unroll
     for (int i = 0; i < Config::vectors; i++)
-        __pipeline_memcpy_async(to + i * Config::vector_rows * Config::M,
-                                weights + i * Config::vector_rows * (int64_t)p.padded_maps, 16);
+        __pipeline_memcpy_async(to + i * ROWS * Config::M,
+                                weights + i * ROWS * (int64_t)p.padded_maps, 16);
 }
 
-// A thread's N samples or weights of one k: V at a time, as many lanes apart.
-template <int N, int V, int LANES>
-__device__ inline void gemm_read(float (&to)[N], const float *from)
+// A thread's samples or weights of a unit of k, those of N positions or maps: V at a time, as many
+// lanes apart.
+template <typename Config, int N, int V, int LANES>
+__device__ inline void gemm_read(float (&to)[N * Config::UNIT], const float *from)
 {
+    const int READ = V * Config::UNIT;
 #pragma unroll
     for (int i = 0; i < N; i += V) {
-        float part[V];
-        layer_read<V, V>(part, from + i * LANES);
+        float part[READ];
+        layer_read<READ, READ>(part, from + i * LANES * Config::UNIT);
 #pragma unroll
-        for (int k = 0; k < V; k++)
-            to[i + k] = part[k];
+        for (int k = 0; k < READ; k++)
+            to[i * Config::UNIT + k] = part[k];
     }
 }
 
-// Stores four neighbouring outputs of a map at a time.
-template <typename Config>
-__device__ inline void gemm_store_vectors(const gemm_launch &p, const gemm_memory<Config> &memory,
-                                          float (&sum)[Config::TM][Config::TP], int map, int group,
-                                          int first)
+__device__ inline void gemm_store_one(const gemm_launch &p, int64_t place, float sum)
 {
-    activate_outputs<Config::TP, Config::TM>(p.activation, sum);
+    float y = layer_activate(p.activation, sum);
+    if (p.half)
+        layer_store((uint16_t *)p.dst + place, y);
+    else
+        layer_store((float *)p.dst + place, y);
+}
+
+// Stores four neighbouring outputs of a map at a time; of a thread with fewer, one.
+template <typename Config>
+__device__ inline void gemm_store_own(const gemm_launch &p, const gemm_memory<Config> &memory,
+                                      float (&sum)[Config::TM][Config::TP], int map, int group,
+                                      int first)
+{
+    const int VP = Config::VP, V = VP == 4 ? 4 : 1;
+    if (V == 4)
+        activate_outputs<Config::TP, Config::TM>(p.activation, sum);
 #pragma unroll
-    for (int t = 0; t < Config::TP; t += 4) {
-        int64_t at = memory.outputs[first + t * GEMM_LANES_P];
-        float *to = (float *)p.dst + at + (int64_t)(group * p.group_maps + map) * p.plane;
+    for (int t = 0; t < Config::TP; t += V) {
+        int64_t at = memory.outputs[first + t / VP * VP * GEMM_LANES_P + t % VP];
+        int64_t to = at + (int64_t)(group * p.group_maps + map) * p.plane;
 #pragma unroll
         for (int m = 0; m < Config::TM; m++) {
             int ahead = m / Config::VM * GEMM_LANES_M * Config::VM + m % Config::VM;
-            if (at >= 0 && map + ahead < p.group_maps)
-                layer_store4(to + (int64_t)ahead * p.plane,
+            if (at < 0 || map + ahead >= p.group_maps)
+                continue;
+            int64_t place = to + (int64_t)ahead * p.plane;
+            if constexpr (V == 4)
+                layer_store4((float *)p.dst + place,
                              make_float4(sum[m][t], sum[m][t + 1], sum[m][t + 2], sum[m][t + 3]));
+            else
+                gemm_store_one(p, place, sum[m][t]);
         }
     }
 }
 
-// Stores the sums of a tile, some maps at a time, through shared memory, so that a warp's outputs
-// are adjacent whatever the size of planes.
+// Stores the sums of a tile: where planes are not of whole vectors some maps at a time, through
+// shared memory, so that a warp's outputs are adjacent.
 template <typename Config>
 __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config> &memory,
                                   float (&sum)[Config::TM][Config::TP], int group, int first_map)
@@ -263,12 +304,10 @@ __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config
     const int warp_p = warp % Config::WARPS_P, warp_m = warp / Config::WARPS_P;
     const int maps = GEMM_LANES_M * Config::VM; // of a warp at a time
     const int first = warp_p * (Config::P / Config::WARPS_P) + lane_p * Config::VP;
-    if constexpr (Config::VP == 4) {
-        if (p.vectors) {
-            int map = first_map + warp_m * (Config::M / Config::WARPS_M) + lane_m * Config::VM;
-            gemm_store_vectors<Config>(p, memory, sum, map, group, first);
-            return;
-        }
+    if (Config::VP < 4 || p.vectors) {
+        int map = first_map + warp_m * (Config::M / Config::WARPS_M) + lane_m * Config::VM;
+        gemm_store_own<Config>(p, memory, sum, map, group, first);
+        return;
     }
 #pragma unroll
     for (int h = 0; h < Config::TM; h += Config::VM) {
@@ -296,11 +335,7 @@ __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config
                 int64_t at = memory.outputs[x];
                 if (at < 0)
                     continue;
-                float y = layer_activate(p.activation, row[x]);
-                if (p.half)
-                    layer_store((uint16_t *)p.dst + at + plane, y);
-                else
-                    layer_store((float *)p.dst + at + plane, y);
+                gemm_store_one(p, at + plane, row[x]);
             }
         }
     }
@@ -318,29 +353,21 @@ __device__ inline void gemm_resume(const gemm_launch &p, float (&sum)[Config::TM
         __threadfence();
     }
     __syncthreads();
-    const float4 *from =
-        p.partial + (int64_t)(block - 1) * (COUNT / 4 * Config::threads) + threadIdx.x;
+    const float *from = p.partial + (int64_t)(block - 1) * (COUNT * Config::threads) + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < COUNT; i += 4) {
-        float4 v = __ldcg(from + i / 4 * Config::threads);
-        const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            sum[(i + k) / Config::TP][(i + k) % Config::TP] = values[k];
-    }
+    for (int i = 0; i < COUNT; i++)
+        sum[i / Config::TP][i % Config::TP] = __ldcg(from + i * Config::threads);
 }
 
 template <typename Config>
 __device__ inline void gemm_leave(const gemm_launch &p, const float (&sum)[Config::TM][Config::TP],
                                   int block)
 {
-    const int COUNT = Config::TM * Config::TP, TP = Config::TP;
-    float4 *to = p.partial + (int64_t)block * (COUNT / 4 * Config::threads) + threadIdx.x;
+    const int COUNT = Config::TM * Config::TP;
+    float *to = p.partial + (int64_t)block * (COUNT * Config::threads) + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < COUNT; i += 4)
-        __stcg(to + i / 4 * Config::threads,
-               make_float4(sum[i / TP][i % TP], sum[(i + 1) / TP][(i + 1) % TP],
-                           sum[(i + 2) / TP][(i + 2) % TP], sum[(i + 3) / TP][(i + 3) % TP]));
+    for (int i = 0; i < COUNT; i++)
+        __stcg(to + i * Config::threads, sum[i / Config::TP][i % Config::TP]);
     __threadfence();
     __syncthreads(); // the sums of all threads are visible
     if (threadIdx.x == 0)
@@ -353,16 +380,17 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
                                  int first, int last, int block)
 {
     const int P = Config::P, M = Config::M, STEP = Config::STEP, STAGES = Config::STAGES;
-    const int TP = Config::TP, TM = Config::TM, AHEAD = Config::AHEAD;
+    const int TP = Config::TP, TM = Config::TM, AHEAD = Config::AHEAD, UNIT = Config::UNIT;
+    const int COUNT = Config::units;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
     int rest = layer_divide(tile, p.by_map_tiles), first_map = (tile - rest * p.map_tiles) * M;
     int group = layer_divide(rest, p.by_position_tiles);
     gemm_window windows[Config::positions];
     gemm_place<Config>(p, memory, (int64_t)(rest - group * p.position_tiles) * P, group, windows);
-    int vector_row = thread / (M / 4), vector_column = thread % (M / 4) * 4;
+    int vector_row = thread / Config::row_vectors, vector_column = thread % Config::row_vectors * 4;
     const float *weights =
-        p.weights + ((int64_t)group * p.rows + (int64_t)first * STEP + vector_row) * p.padded_maps +
-        first_map + vector_column;
+        p.weights + ((int64_t)group * p.rows + first * STEP + vector_row * UNIT) * p.padded_maps +
+        first_map * UNIT + vector_column;
 
     const int warp_p = warp % Config::WARPS_P, warp_m = warp / Config::WARPS_P;
     const int thread_p = warp_p * (P / Config::WARPS_P) + gemm_lane_p(lane) * Config::VP;
@@ -381,9 +409,11 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
         gemm_resume<Config>(p, sum, block);
     }
 
-    float *samples_to = memory.stages + thread / P * P + thread % P;
-    float *weights_to = memory.stages + STEP * P + vector_row * M + vector_column;
-    const typename Config::tap *taps = memory.taps + thread / P;
+    const int load_row = thread / Config::pieces, load_column = thread % Config::pieces;
+    float *samples_to = memory.stages + load_row / UNIT * UNIT * P + load_row % UNIT +
+                        load_column * Config::piece * UNIT;
+    float *weights_to = memory.stages + STEP * P + vector_row * UNIT * M + vector_column;
+    const typename Config::tap *taps = memory.taps + load_row;
     int load = first; // the next chunk to load
     gemm_fill_taps<Config>(p, memory, first * STEP / GEMM_TAPS * GEMM_TAPS);
     __syncthreads(); // offsets are complete
@@ -405,14 +435,14 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
     __pipeline_wait_prior(STAGES - 2);
     __syncthreads(); // the first chunk of all threads has arrived
 
-    const float *read_x = memory.stages + thread_p;
-    const float *read_w = memory.stages + STEP * P + thread_m;
+    const float *read_x = memory.stages + thread_p * UNIT;
+    const float *read_w = memory.stages + STEP * P + thread_m * UNIT;
     int stage = 0, to_stage = STAGES - 1;
-    float x[AHEAD + 1][TP], w[AHEAD + 1][TM];
+    float x[AHEAD + 1][TP * UNIT], w[AHEAD + 1][TM * UNIT];
 #pragma unroll
-    for (int k = 0; k < AHEAD; k++) {
-        gemm_read<TP, Config::VP, GEMM_LANES_P>(x[k], read_x + k * P);
-        gemm_read<TM, Config::VM, GEMM_LANES_M>(w[k], read_w + k * M);
+    for (int u = 0; u < AHEAD; u++) {
+        gemm_read<Config, TP, Config::VP, GEMM_LANES_P>(x[u], read_x + u * UNIT * P);
+        gemm_read<Config, TM, Config::VM, GEMM_LANES_M>(w[u], read_w + u * UNIT * M);
     }
 #pragma unroll 1
     for (int chunk = first; chunk < last; chunk++, load++) {
@@ -424,32 +454,37 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
         const typename Config::tap *load_taps = taps + load * STEP % GEMM_TAPS;
         const int next_stage = stage == STAGES - 1 ? 0 : stage + 1;
 #pragma unroll
-        for (int k = 0; k < STEP; k++) {
-            if (k == STEP - AHEAD) {
+        for (int u = 0; u < COUNT; u++) {
+            if (u == COUNT - AHEAD) {
                 __pipeline_wait_prior(STAGES - 2);
                 __syncthreads(); // the next chunk has arrived, and all of this one was read
             }
-            const int ahead = (k + AHEAD) % STEP, slot = (k + AHEAD) % (AHEAD + 1);
-            const int from = (k < STEP - AHEAD ? stage : next_stage) * Config::stage;
-            gemm_read<TP, Config::VP, GEMM_LANES_P>(x[slot], read_x + from + ahead * P);
-            gemm_read<TM, Config::VM, GEMM_LANES_M>(w[slot], read_w + from + ahead * M);
+            const int ahead = (u + AHEAD) % COUNT, slot = (u + AHEAD) % (AHEAD + 1);
+            const int from = (u < COUNT - AHEAD ? stage : next_stage) * Config::stage;
+            gemm_read<Config, TP, Config::VP, GEMM_LANES_P>(x[slot],
+                                                            read_x + from + ahead * UNIT * P);
+            gemm_read<Config, TM, Config::VM, GEMM_LANES_M>(w[slot],
+                                                            read_w + from + ahead * UNIT * M);
             // A later chunk. Those beyond the last one are loaded, too, but never computed.
-            const int group_at = k / Config::group_step * Config::group;
-            if (k % Config::group_step == 0 && group_at < Config::loads)
+            const int group_at = u * UNIT / Config::group_step * Config::group;
+            if (u * UNIT % Config::group_step == 0 && group_at < Config::loads)
                 gemm_load_samples<Config>(memory, windows, samples_to + to_stage * Config::stage,
                                           load_taps, group_at);
-            if (k == 0)
+            if (u == 0)
                 gemm_load_weights<Config>(p, weights, weights_to + to_stage * Config::stage);
-            if (k == STEP - AHEAD - 1)
+            if (u == COUNT - AHEAD - 1)
                 __pipeline_commit();
                 // Alternates the direction, so that neighbouring multiply-adds share an operand:
                 // one that reads three new registers takes two cycles.
 #pragma unroll
-            for (int m = 0; m < TM; m++) {
+            for (int k = 0; k < UNIT; k++) {
 #pragma unroll
-                for (int i = 0; i < TP; i++) {
-                    const int t = m % 2 ? TP - 1 - i : i;
-                    sum[m][t] = fmaf(w[k % (AHEAD + 1)][m], x[k % (AHEAD + 1)][t], sum[m][t]);
+                for (int m = 0; m < TM; m++) {
+#pragma unroll
+                    for (int i = 0; i < TP; i++) {
+                        const int t = m % 2 ? TP - 1 - i : i, now = u % (AHEAD + 1);
+                        sum[m][t] = fmaf(w[now][m * UNIT + k], x[now][t * UNIT + k], sum[m][t]);
+                    }
                 }
             }
         }
