@@ -244,6 +244,13 @@ __launch_bounds__(THREADS, BLOCKS) void depthwise(const __grid_constant__ depthw
     for (int i = (int)threadIdx.x; i < p.room / 2; i += (int)blockDim.x)
         depthwise_shared[i] = make_float4(0, 0, 0, 0);
     depthwise_fill_lines(p, lines);
+    if ((int)blockIdx.x < p.count) {
+        depthwise_tile tile = depthwise_find(p, (int)blockIdx.x);
+        int plane = tile.part * p.part_planes + tile.plane + min(local, tile.planes - 1);
+        int channel = plane - layer_divide(plane, p.by_channels) * p.channels;
+        // The first weights come while samples do.
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(p.weights + channel * p.quads * 4));
+    }
     __syncthreads(); // zeros and lines are complete
     depthwise_load<S>(p, buffer, lines, (int)blockIdx.x);
 #pragma unroll 1

@@ -24,14 +24,14 @@ struct window_launch {
     const float *bias;                     // [group][step of maps][maps of a step]
     int64_t src_row, src_plane, src_image; // bytes
     int planes;                            // of all images
-    int height, width, out_height, out_width, pad_top, pad_left;
+    int height, width, out_height, out_width, pad_top, pad_left, dilation_y, dilation_x;
     int groups, channels, maps, steps;              // channels and maps of a group
     int kernel_height, kernel_width, stride, quads; // quads: of a channel's weights in a step
     // Of a block: planes, units of columns and rows that a thread computes, and tiles of a plane.
     int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
     int in_rows, in_columns, pitch, chunk; // samples of a plane; channels in shared memory
     layer_divider by_groups, by_tiles, by_tiles_x, by_unit_columns, by_unit_rows, by_in_columns,
-        by_in_rows;
+        by_in_rows, by_dilation, by_skew;
     int activation, half;
 };
 
@@ -80,6 +80,19 @@ __device__ inline void window_fill_lines(const window_launch &p, const window_me
     }
 }
 
+// Brings a block's weights to the L2 cache, all at once, while it waits for samples: one after the
+// other they take longer than the multiply-adds.
+__device__ inline void window_fetch(const window_launch &p, int plane)
+{
+    int first = plane - layer_divide(plane, p.by_groups) * p.groups;
+    int groups = min(min(p.block_planes, p.planes - plane), p.groups - first);
+    int64_t bytes = (int64_t)p.steps * p.channels * p.quads * 16;
+    const char *from = (const char *)p.weights + first * bytes;
+#pragma unroll 1
+    for (int64_t i = (int)threadIdx.x * 128; i < groups * bytes; i += (int)blockDim.x * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
+}
+
 // Copies `count` channels from `channel` on to shared memory.
 template <bool ONE>
 __device__ inline void window_copy(const window_launch &p, const window_memory &memory,
@@ -95,7 +108,7 @@ __device__ inline void window_copy(const window_launch &p, const window_memory &
         window_line line = memory.lines[y];
         bool outside = line.at < 0 || (unsigned)(left + x) >= (unsigned)p.width;
         const char *from = src + line.at + (left + x) * 4;
-        float *to = memory.samples + line.place + x;
+        float *to = memory.samples + line.place + x + layer_divide(x, p.by_skew) * p.dilation_x;
         if constexpr (ONE) {
             layer_copy(to, (const float *)(const void *)from, outside);
         } else {
@@ -166,7 +179,7 @@ __device__ inline void window_weights(float (&w)[FLOATS], const float4 *weights)
 // another kernel row to each output.
 template <int K, int S, int MT>
 __device__ inline void window_add(float (&sum)[MT][1][WINDOW_ROWS], const float *in, int pitch,
-                                  const float4 *weights)
+                                  int step, const float4 *weights)
 {
     float w[(K * K * MT + 3) / 4 * 4];
     window_weights(w, weights);
@@ -175,7 +188,7 @@ __device__ inline void window_add(float (&sum)[MT][1][WINDOW_ROWS], const float 
         float x[K];
 #pragma unroll
         for (int v = 0; v < K; v++)
-            x[v] = in[v];
+            x[v] = in[v * step];
 #pragma unroll
         for (int v = 0; v < K; v++)
 #pragma unroll
@@ -190,8 +203,9 @@ __device__ inline void window_add(float (&sum)[MT][1][WINDOW_ROWS], const float 
     }
 }
 
-// Kernels of K x K and a stride of S, MT maps at a time.
-template <int K, int S, int MT, int THREADS, int BLOCKS>
+// Kernels of K x K and a stride of S, MT maps at a time. DILATED: taps, and the outputs of a
+// thread, are dilation_y rows apart.
+template <int K, int S, int MT, int THREADS, int BLOCKS, bool DILATED = false>
 static __global__ __launch_bounds__(THREADS,
                                     BLOCKS) void window(const __grid_constant__ window_launch p)
 {
@@ -200,15 +214,19 @@ static __global__ __launch_bounds__(THREADS,
     window_block block = window_find(p);
     int first_row = block.row * p.unit_rows * WINDOW_ROWS;
     int first_column = block.column * p.unit_columns;
+    window_fetch(p, block.plane);
     window_fill_lines(p, memory, block.plane, first_row);
 
     int rest = layer_divide((int)threadIdx.x, p.by_unit_columns);
     int column = (int)threadIdx.x - rest * p.unit_columns;
-    int local = layer_divide(rest, p.by_unit_rows),
-        row = (rest - local * p.unit_rows) * WINDOW_ROWS;
+    const int step_y = DILATED ? p.dilation_y : 1, step_x = DILATED ? p.dilation_x : 1;
+    int local = layer_divide(rest, p.by_unit_rows), row = rest - local * p.unit_rows;
+    int above = DILATED ? layer_divide(row, p.by_dilation) * step_y : row; // of units
+    row += above * (WINDOW_ROWS - 1);
     int plane = block.plane + local;
     bool valid = local < p.block_planes && plane < p.planes && first_column + column < p.out_width;
-    int count = valid ? min(WINDOW_ROWS, p.out_height - first_row - row) : 0;
+    int below = p.out_height - first_row - row; // rows of outputs
+    int count = valid ? min(WINDOW_ROWS, (below + step_y - 1) / step_y) : 0;
     local = min(local, p.block_planes - 1); // threads without outputs read something
     const float *in =
         memory.samples + (local * p.chunk * p.in_rows + row * S) * p.pitch + column * S;
@@ -232,30 +250,38 @@ static __global__ __launch_bounds__(THREADS,
                 window_load(p, memory, first_column, channel, channels);
 #pragma unroll 1
             for (int c = 0; c < channels; c++, weights += p.quads)
-                window_add<K, S, MT>(sum, in + c * p.in_rows * p.pitch, p.pitch, weights);
+                window_add<K, S, MT>(sum, in + c * p.in_rows * p.pitch, p.pitch * step_y, step_x,
+                                     weights);
         }
 #pragma unroll
         for (int m = 0; m < MT; m++)
             if (step * MT + m < p.maps)
                 window_store<WINDOW_ROWS>(
-                    p, at + (int64_t)(step * MT + m) * p.out_height * p.out_width, p.out_width,
-                    count, sum[m]);
+                    p, at + (int64_t)(step * MT + m) * p.out_height * p.out_width,
+                    p.out_width * step_y, count, sum[m]);
     }
+}
+
+// Where sample i of a window is. A sample is left out after WINDOW_COLUMNS, so that neighbouring
+// lanes that are neighbours in a row read different banks.
+__device__ inline int window_place(int i)
+{
+    return i + i / WINDOW_COLUMNS;
 }
 
 // Adds T taps of a kernel row, or its last `count` ones unless WHOLE; x has the samples before.
 template <int S, bool WHOLE>
 __device__ inline void window_add_taps(float (&sum)[1][WINDOW_COLUMNS],
                                        float (&x)[(WINDOW_COLUMNS - 1) * S + WINDOW_COLUMNS],
-                                       const float *line, const float (&factor)[WINDOW_COLUMNS],
-                                       int count)
+                                       const float *line, int step,
+                                       const float (&factor)[WINDOW_COLUMNS], int count)
 {
     const int T = WINDOW_COLUMNS, X = (T - 1) * S;
 #pragma unroll
     for (int k = 0; k < T; k++) {
         if (!WHOLE && k >= count)
             break;
-        x[X + k] = line[X + k];
+        x[X + k] = line[window_place(X + k) * step];
 #pragma unroll
         for (int t = 0; t < T; t++)
             sum[0][t] = fmaf(factor[k], x[t * S + k], sum[0][t]);
@@ -265,9 +291,9 @@ __device__ inline void window_add_taps(float (&sum)[1][WINDOW_COLUMNS],
         x[i] = x[T + i];
 }
 
-// Kernels of any size, for which arithmetic is the limit: a thread computes neighbouring outputs of
-// a row, whose samples move through registers, and lanes are rows of an odd pitch.
-template <int S>
+// Kernels of any size, for which arithmetic is the limit: a thread computes outputs of a row, which
+// are dilation_x apart, whose samples move through registers, and lanes are rows of an odd pitch.
+template <int S, bool DILATED>
 static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
                                     4) void window_any(const __grid_constant__ window_launch p)
 {
@@ -276,18 +302,23 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
     window_memory memory = window_memory_of(p, window_shared);
     window_block block = window_find(p);
     int first_row = block.row * p.unit_rows, first_column = block.column * p.unit_columns * T;
+    window_fetch(p, block.plane);
     window_fill_lines(p, memory, block.plane, first_row);
 
     int rest = layer_divide((int)threadIdx.x, p.by_unit_rows);
     int row = (int)threadIdx.x - rest * p.unit_rows;
     int local = layer_divide(rest, p.by_unit_columns);
-    int column = (rest - local * p.unit_columns) * T;
+    const int step_y = DILATED ? p.dilation_y : 1, step_x = DILATED ? p.dilation_x : 1;
+    int column = rest - local * p.unit_columns;
+    int before = DILATED ? layer_divide(column, p.by_dilation) * step_x : column; // units
+    column += before * (T - 1);
     int plane = block.plane + local;
     bool valid = local < p.block_planes && plane < p.planes && first_row + row < p.out_height;
-    int count = valid ? min(T, p.out_width - first_column - column) : 0;
+    int right = p.out_width - first_column - column; // columns of outputs
+    int count = valid ? min(T, (right + step_x - 1) / step_x) : 0;
     local = min(local, p.block_planes - 1);
-    const float *in =
-        memory.samples + (local * p.chunk * p.in_rows + row * S) * p.pitch + column * S;
+    const float *in = memory.samples + (local * p.chunk * p.in_rows + row * S) * p.pitch +
+                      column * S + before * S;
     int group = plane - layer_divide(plane, p.by_groups) * p.groups;
     int64_t at = window_output(p, plane, first_row + row, first_column + column);
     // Weights are read T taps before they are needed.
@@ -310,11 +341,12 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
             for (int c = 0; c < channels; c++) {
                 const float *line = in + c * p.in_rows * p.pitch;
 #pragma unroll 1
-                for (int u = 0; u < p.kernel_height; u++, line += p.pitch) {
+                for (int u = 0; u < p.kernel_height; u++, line += p.pitch * step_y) {
                     float x[X + T];
 #pragma unroll
                     for (int i = 0; i < X; i++)
-                        x[i] = line[i];
+                        x[i] = line[window_place(i) * step_x];
+                    const float *next = line;
                     int v = 0;
 #pragma unroll 2
                     for (; v + T <= p.kernel_width; v += T) { // T taps at a time
@@ -324,10 +356,11 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
                             factor[k] = ahead[k];
                         weights += weights < last ? T : 0;
                         window_weights(ahead, (const float4 *)(const void *)weights);
-                        window_add_taps<S, true>(sum, x, line + v, factor, T);
+                        window_add_taps<S, true>(sum, x, next, step_x, factor, T);
+                        next += window_place(T) * step_x;
                     }
                     if (v < p.kernel_width) {
-                        window_add_taps<S, false>(sum, x, line + v, ahead, p.kernel_width - v);
+                        window_add_taps<S, false>(sum, x, next, step_x, ahead, p.kernel_width - v);
                         weights += weights < last ? T : 0;
                         window_weights(ahead, (const float4 *)(const void *)weights);
                     }
@@ -335,7 +368,7 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
             }
         }
         if (step < p.maps)
-            window_store<T>(p, at + (int64_t)step * p.out_height * p.out_width, 1, count, sum);
+            window_store<T>(p, at + (int64_t)step * p.out_height * p.out_width, step_x, count, sum);
     }
 }
 

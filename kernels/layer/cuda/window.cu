@@ -12,20 +12,31 @@
 
 struct window_shape {
     int kernel, stride, maps, threads; // kernel 0: any
-    void (*function)(window_launch);
+    void (*function)(window_launch), (*dilated)(window_launch);
 };
 
 template <int K, int S, int MT, int THREADS, int BLOCKS> static window_shape shape_of()
 {
-    return {K, S, MT, THREADS, window<K, S, MT, THREADS, BLOCKS>};
+    return {K, S, MT, THREADS, window<K, S, MT, THREADS, BLOCKS>, NULL};
+}
+
+// With a stride of 1, taps may be apart.
+template <int K, int MT, int THREADS, int BLOCKS> static window_shape dilated_of()
+{
+    return {K,
+            1,
+            MT,
+            THREADS,
+            window<K, 1, MT, THREADS, BLOCKS>,
+            window<K, 1, MT, THREADS, BLOCKS, true>};
 }
 
 static const struct window_shape shapes[] = {
-    shape_of<3, 1, 1, 256, 5>(),
+    dilated_of<3, 1, 256, 5>(),
     shape_of<3, 2, 1, 256, 5>(),
-    shape_of<5, 1, 1, 256, 4>(),
+    dilated_of<5, 1, 256, 4>(),
     shape_of<5, 2, 1, 256, 4>(),
-    shape_of<7, 1, 1, 256, 3>(),
+    dilated_of<7, 1, 256, 3>(),
     shape_of<7, 2, 1, 256, 3>(),
     shape_of<3, 1, 4, 128, 5>(),
     shape_of<3, 2, 4, 128, 5>(),
@@ -34,8 +45,8 @@ static const struct window_shape shapes[] = {
     shape_of<5, 2, 4, 128, 3>(),
     shape_of<7, 1, 2, 128, 3>(),
     shape_of<7, 2, 2, 128, 3>(),
-    {0, 1, 1, WINDOW_ANY_THREADS, window_any<1>},
-    {0, 2, 1, WINDOW_ANY_THREADS, window_any<2>},
+    {0, 1, 1, WINDOW_ANY_THREADS, window_any<1, false>, window_any<1, true>},
+    {0, 2, 1, WINDOW_ANY_THREADS, window_any<2, false>, NULL},
 };
 
 // Depthwise instances: kernels of side x side.
@@ -67,6 +78,11 @@ struct window_plan {
     int in_rows, in_columns, pitch, chunk, shared;
 };
 
+static bool is_dilated(const struct conv_layer *layer)
+{
+    return layer->dilation_y > 1 || layer->dilation_x > 1;
+}
+
 // The instance that computes the fewest maps that are not there; each step of maps also reads the
 // samples, about as long as half a map takes.
 static int choose_shape(const struct conv_layer *layer)
@@ -79,7 +95,8 @@ static int choose_shape(const struct conv_layer *layer)
                     (s->kernel == layer->kernel_height && s->kernel == layer->kernel_width);
         float cost =
             (float)ceil_div(maps, s->maps) * ((float)s->maps + 0.5f) * (s->kernel ? 1.0f : 2.0f);
-        if (fits && s->stride == layer->stride_x && (best < 0 || cost < least)) {
+        if (fits && s->stride == layer->stride_x && (!is_dilated(layer) || s->dilated) &&
+            (best < 0 || cost < least)) {
             best = (int)i;
             least = cost;
         }
@@ -92,7 +109,8 @@ static int at_least(int a, int least)
     return a < least ? least : a;
 }
 
-// The tile of a block: one thread for each unit.
+// The tile of a block: one thread for each unit. Units of taps that are apart come in as many as
+// the taps are.
 static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                         struct window_plan *c)
 {
@@ -100,21 +118,32 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
     int unit_width = s->kernel ? 1 : WINDOW_COLUMNS, unit_height = s->kernel ? WINDOW_ROWS : 1;
-    int across = ceil_div(out_width, ceil_div(out_width, MOST_COLUMNS));
-    c->unit_columns = ceil_div(across, unit_width);
-    c->unit_rows = at_least(s->threads / c->unit_columns, 1);
-    if (c->unit_rows > ceil_div(out_height, unit_height))
-        c->unit_rows = ceil_div(out_height, unit_height);
+    int step_x = s->kernel ? 1 : layer->dilation_x, step_y = s->kernel ? layer->dilation_y : 1;
+    int most = s->threads / (step_x * step_y) * step_x * unit_width;
+    if (most == 0)
+        return false;
+    // Planes of few rows need long ones for all threads.
+    int wide = s->kernel ? 0 : s->threads / out_height * unit_width;
+    wide = at_least(at_least(MOST_COLUMNS, wide), step_x * unit_width);
+    most = most < wide ? most : wide;
+    int across = ceil_div(out_width, ceil_div(out_width, most));
+    c->unit_columns = ceil_div(across, unit_width * step_x) * step_x;
+    c->unit_rows = s->threads / c->unit_columns / step_y * step_y;
+    int all_rows = ceil_div(out_height, unit_height * step_y) * step_y;
+    if (c->unit_rows > all_rows)
+        c->unit_rows = all_rows;
     c->block_planes = c->unit_rows * unit_height >= out_height && across == out_width
                           ? at_least(s->threads / (c->unit_columns * c->unit_rows), 1)
                           : 1;
-    c->in_columns = (c->unit_columns * unit_width - 1) * layer->stride_x + layer->kernel_width;
-    c->pitch = s->kernel ? c->in_columns : c->in_columns | 1; // lanes are rows
-    int64_t channel;                                          // bytes of samples
-    for (;; c->unit_rows = (c->unit_rows + 1) / 2) {
-        c->in_rows = (c->unit_rows * unit_height - 1) * layer->stride_x + layer->kernel_height;
+    c->in_columns =
+        (c->unit_columns * unit_width - 1) * layer->stride_x + conv_layer_reach_x(layer);
+    int skew = s->kernel ? 0 : c->in_columns / (WINDOW_COLUMNS * step_x) * step_x;
+    c->pitch = s->kernel ? c->in_columns : (c->in_columns + skew) | 1; // lanes are rows
+    int64_t channel;                                                   // bytes of samples
+    for (;; c->unit_rows = at_least(c->unit_rows / 2 / step_y, 1) * step_y) {
+        c->in_rows = (c->unit_rows * unit_height - 1) * layer->stride_x + conv_layer_reach_y(layer);
         channel = (int64_t)c->in_rows * c->pitch * 4;
-        if (channel <= MOST_CHUNK || c->unit_rows == 1)
+        if (channel <= MOST_CHUNK || c->unit_rows == step_y)
             break;
         c->block_planes = 1;
     }
@@ -219,7 +248,8 @@ static bool choose_depthwise(const struct conv_layer *layer, const struct conv_l
         if (depthwise_shapes[i].side == side && side == layer->kernel_width &&
             depthwise_shapes[i].stride == stride)
             c->depthwise = (int)i + 1;
-    if (c->depthwise == 0 || layer->groups != layer->channels || layer->maps != layer->channels)
+    if (c->depthwise == 0 || layer->groups != layer->channels || layer->maps != layer->channels ||
+        is_dilated(layer))
         return false;
     int columns = DEPTHWISE_COLUMNS(stride), out_width = conv_layer_out_width(layer, shape->width);
     int gap = layer->pad_left > layer->pad_right ? layer->pad_left : layer->pad_right;
@@ -359,6 +389,8 @@ static int score_window(const struct conv_layer_plan *plan)
     int64_t planes = plan->shape.images * layer->groups;
     bool idle = planes > 0 && channels >= 8 && maps > 2 && !c->depthwise &&
                 ceil_div64(planes, c->block_planes) * c->tiles_x * c->tiles_y < PROCESSORS;
+    // Kernels of any size do less at a time: 512 to 1, 31 x 31, 4x4, 16 images: 0.995 ms and 0.258.
+    idle |= !c->depthwise && shapes[c->shape].kernel == 0 && channels >= 32;
     return maps < 16 && (maps <= 4 || channels <= 16) && !idle ? 75 : 50;
 }
 
@@ -408,6 +440,8 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
     p.pad_left = layer->pad_left;
     p.kernel_width = layer->kernel_width;
     p.stride = layer->stride_x;
+    p.dilation_y = layer->dilation_y;
+    p.dilation_x = layer->dilation_x;
     p.quads = c->quads;
     p.block_planes = c->block_planes;
     p.unit_columns = c->unit_columns;
@@ -425,9 +459,11 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
     p.by_unit_rows = layer_divider_of(p.unit_rows);
     p.by_in_columns = layer_divider_of(p.in_columns);
     p.by_in_rows = layer_divider_of(p.in_rows);
+    p.by_dilation = layer_divider_of(s->kernel ? p.dilation_y : p.dilation_x);
+    p.by_skew = layer_divider_of(s->kernel ? INT32_MAX / 2 : WINDOW_COLUMNS * p.dilation_x);
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
-    void (*function)(window_launch) = s->function;
+    void (*function)(window_launch) = is_dilated(layer) ? s->dilated : s->function;
     if (c->shared > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function))
         return CONV_ERR_DEVICE;
     int threads = ceil_div(p.block_planes * p.unit_rows * p.unit_columns, 32) * 32;
@@ -455,7 +491,7 @@ const struct conv_layer_variant conv_cuda_layer_window = {
     75,
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_PADS | CONV_LAYER_GROUPS | CONV_LAYER_LATE,
+    CONV_LAYER_PADS | CONV_LAYER_GROUPS | CONV_LAYER_DILATION | CONV_LAYER_LATE,
     plan_window,
     score_window,
     pack_window,
