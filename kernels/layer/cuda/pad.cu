@@ -9,7 +9,9 @@
 #include "kernels/layer/cuda/layer_device.cuh"
 
 #define WARP 32
-#define ROWS 8 // of a block: one per warp
+#define ROWS 8   // of a block: one per warp
+#define PART 512 // samples of a row, of which each part has its own blocks
+#define MOST_PARTS 65535
 
 // The kernel's parameters from the layer, by value.
 struct padding {
@@ -93,7 +95,9 @@ static __global__ void pad(struct padding padding, const uint8_t *src, void *dst
     int y = conv_border_index(padding.border, i - padding.top, padding.height);
     src += image * padding.src_image + channel * padding.src_plane + y * padding.src_row;
     typename To::type *to = (typename To::type *)dst + row * padding.padded_width;
-    for (int j = (int)threadIdx.x; j < padding.padded_width; j += WARP) {
+    for (int64_t at = blockIdx.y * WARP + threadIdx.x; at < padding.padded_width;
+         at += gridDim.y * WARP) {
+        int j = (int)at;
         int x = conv_border_index(padding.border, j - padding.left, padding.width);
         float value = padding.border_value;
         if (x >= 0 && y >= 0)
@@ -142,8 +146,10 @@ enum conv_status conv_cuda_layer_pad(const struct conv_layer *layer,
     pad_fn kernel = to == CONV_ELEMENT_F16    ? choose_pad<halves>(layer->input)
                     : to == CONV_ELEMENT_BF16 ? choose_pad<bfloats>(layer->input)
                                               : choose_pad<floats>(layer->input);
-    kernel<<<(unsigned)blocks, block, 0, (cudaStream_t)batch->stream>>>(
-        padding, (const uint8_t *)batch->src, d_dst);
+    int parts = ceil_div(padding.padded_width, PART);
+    dim3 grid((unsigned)blocks, (unsigned)(parts < MOST_PARTS ? parts : MOST_PARTS));
+    kernel<<<grid, block, 0, (cudaStream_t)batch->stream>>>(padding, (const uint8_t *)batch->src,
+                                                            d_dst);
     return layer_launch_status();
 }
 
