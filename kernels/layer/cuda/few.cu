@@ -342,8 +342,10 @@ static int score_channels(const struct conv_layer_plan *plan)
     bool busy = plan->shape.images <= 0 || warps >= 6 * PROCESSORS;
     // 64 to 1, 180 x 180, 3x3, 16 images: 0.216 ms, cuda_layer_window 0.099.
     if (!busy || !layer_repays_padding(plan) || layer->maps < 3 ||
-        layer->maps > (layer->kernel_width > 3 || layer->channels <= 8 ? 32 : 24))
-        return layer->channels <= 4 && busy ? 88 : 55;
+        layer->maps > (layer->kernel_width > 3 ? 32
+                       : layer->channels <= 8  ? 128
+                                               : 48))
+        return layer->channels <= 5 && layer_repays_padding(plan) ? 88 : 55;
     return layer->maps < 32 || layer->channels <= 4 ? 88 : 101;
 }
 
