@@ -147,8 +147,11 @@ __device__ inline void gemm_fill_taps(const gemm_launch &p, const gemm_memory<Co
                                       int first)
 {
     typedef typename Config::Offset Offset;
-#pragma unroll
-    for (int n = 0; n < GEMM_TAPS / Config::threads; n++) {
+    // At the same time unless they are many and registers scarce: 128 x 32 would spill some.
+    const int EACH = GEMM_TAPS / Config::threads;
+    const int AT_ONCE = EACH <= 2 || Config::TP * Config::TM <= 8 ? EACH : 1;
+#pragma unroll AT_ONCE
+    for (int n = 0; n < EACH; n++) {
         int i = (int)threadIdx.x + n * Config::threads;
         int k = first + i, c = layer_divide(k, p.by_taps), rest = k - c * p.taps;
         int u = layer_divide(rest, p.by_kernel_width), v = rest - u * p.kernel_width;
