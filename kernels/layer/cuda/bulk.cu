@@ -268,9 +268,9 @@ static int score_bulk(const struct conv_layer_plan *plan)
     bool small = shape->images > 0 && units < PROCESSORS * 160;
     bool suits = c->useful >= (small ? 0.3f : s->suited) && layer->channels <= s->most_channels &&
                  layer_taps(layer) >= s->least_taps;
-    // 16→16, 32², 3×3 with padding, 64 images: 0.043, cuda_layer_gemm 0.023; 1→276, 49×40, 10×4:
-    // 0.099 and 0.081 (H200).
-    if ((plan->pads && layer->maps < 2 * layer->channels) ||
+    // 16→16, 32², 3×3 with padding, 64 images: 0.043, cuda_layer_gemm 0.023; 12→24, 33², 5×5 with
+    // padding, 16 images: 0.034 and 0.022; 1→276, 49×40, 10×4: 0.099 and 0.081 (H200).
+    if ((plan->pads && (small || layer->maps < 2 * layer->channels)) ||
         layer->kernel_height != layer->kernel_width)
         suits = false;
     // 3→12, 33²: 0.059 instead of 0.071 from `uniform`, which is slower with rows of other lengths.
