@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Folders of small images, made for tests, and what is in them afterwards."""
 import os
+import socket
 
 import numpy as np
 
@@ -35,10 +36,20 @@ def fill_with_noise(folder, count):
         os.link(folder / "0000.png", folder / f"{index:04}.png")
 
 
-def tree(folder):
-    """Every file below, hidden ones too."""
+def tree(folder="."):
+    """Every file and link below, hidden ones too."""
     return sorted(os.path.relpath(os.path.join(root, name), folder)
                   for root, _, names in os.walk(folder) for name in names)
+
+
+def contents(folder):
+    """name -> bytes of every file below."""
+    return {name: (folder / name).read_bytes() for name in tree(folder) if (folder / name).is_file()}
+
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as it:
+        it.bind(os.path.relpath(path))
 
 
 def is_embossed(path, source):

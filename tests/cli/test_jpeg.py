@@ -13,6 +13,7 @@ import jpeg
 import png_writer as png
 import program
 from faulty import FAULTY
+from folders import tree
 from program import RUNNER, run, until
 from test_watch import watch
 
@@ -49,17 +50,8 @@ def pixels_of(name):
     return planes[0] if len(planes) == 1 else planes.transpose(1, 2, 0)
 
 
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
 def chunks(name):
-    data, at, found = read(name), 8, []
-    while at < len(data):
-        size = struct.unpack(">I", data[at:at + 4])[0]
-        found.append((data[at + 4:at + 8], data[at + 8:at + 8 + size]))
-        at += 12 + size
-    return dict(found)
+    return dict(images.chunks(read(name)))
 
 
 # --- pixels --------------------------------------------------------------------------------------
@@ -193,10 +185,6 @@ def mixed(box):
     write_png("in/e.png", photo())
     write("in/f.txt", b"no image")
     return box
-
-
-def tree(folder):
-    return sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, names in os.walk(folder) for name in names)
 
 
 def test_a_folder_keeps_formats(mixed):
@@ -412,15 +400,15 @@ def test_images_are_turned_upright(box, orientation):
 def test_png_is_turned_upright(box, orientation):
     for channels, depth in ((1, 8), (3, 16), (4, 8)):
         pixels = photo(61, 37, channels).astype(int) * (257 if depth == 16 else 1)
-        gamma, density = chunk(b"gAMA", struct.pack(">I", 45455)), chunk(b"pHYs", struct.pack(">IIB", 3000, 4000, 1))
-        write_png("a.png", pixels, gamma + density + chunk(b"eXIf", jpeg.exif(orientation)), depth)
+        gamma, density = png.chunk(b"gAMA", struct.pack(">I", 45455)), png.chunk(b"pHYs", struct.pack(">IIB", 3000, 4000, 1))
+        write_png("a.png", pixels, gamma + density + png.chunk(b"eXIf", jpeg.exif(orientation)), depth)
         run("identity", "--auto-orient", "a.png", "b.png")
         assert (pixels_of("b.png") == upright(pixels, orientation)).all()
         found = chunks("b.png")
         assert found[b"eXIf"] == jpeg.exif(1) and found[b"gAMA"] == gamma[8:12]
         assert found[b"pHYs"] == struct.pack(">IIB", *((4000, 3000) if orientation >= 5 else (3000, 4000)), 1)
         raw = b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n%8d\n%s\n" % (len(jpeg.exif()) + 6, (b"Exif\0\0" + jpeg.exif(orientation)).hex().encode()))
-        write_png("c.png", pixels, chunk(b"zTXt", raw), depth)
+        write_png("c.png", pixels, png.chunk(b"zTXt", raw), depth)
         run("identity", "--auto-orient", "c.png", "d.png")
         assert (pixels_of("d.png") == upright(pixels, orientation)).all() and chunks("d.png")[b"eXIf"] == jpeg.exif(1)
 
@@ -467,7 +455,7 @@ def test_profiles_that_do_not_fit_are_dropped(box):
         assert jpeg.metadata(read("out.jpg")) == [], name
     # 64 MB of zeros in 64 kB, and data that are no zlib stream.
     for profile in (zlib.compress(bytes(64 << 20)), b"damaged"):
-        write_png("a.png", photo(), chunk(b"iCCP", b"x\0\0" + profile))
+        write_png("a.png", photo(), png.chunk(b"iCCP", b"x\0\0" + profile))
         run("identity", "a.png", "a.jpg")
         assert jpeg.metadata(read("a.jpg")) == []
 

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import re
-import socket
 import stat
 import struct
 import termios
@@ -15,6 +14,7 @@ import pytest
 
 import images
 import program
+from folders import make_socket, tree
 from program import run, some
 
 GOOD = images.make("rgb8", np.random.default_rng(1), 20, 14).data
@@ -28,12 +28,6 @@ def fill(folder, *names):
         (folder / name).write_bytes(GOOD)
 
 
-def tree(folder):
-    """Every file and link below."""
-    return sorted(os.path.relpath(os.path.join(root, name), folder)
-                  for root, _, names in os.walk(folder) for name in names)
-
-
 def failures(result):
     """name -> cause, from all lines of stderr but the last; each must be about one image."""
     lines = [re.fullmatch(r"conv: (.*\.png): (.*)", line) for line in result.err.splitlines()[:-1]]
@@ -44,11 +38,6 @@ def failures(result):
 
 
 # --- things that are not images -----------------------------------------------------------------
-
-def make_socket(path):
-    with socket.socket(socket.AF_UNIX) as it:
-        it.bind(os.path.relpath(path))
-
 
 THINGS = {
     "fifo": (os.mkfifo, "is a pipe, socket or device, not an image"),

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import socket
 import stat
 import subprocess
 import threading
@@ -14,7 +13,7 @@ import threading
 import pytest
 
 import program
-from folders import fill, is_embossed, tree
+from folders import contents, fill, is_embossed, make_socket, tree
 from program import run, some, start, until
 
 NEW = 70  # more new outputs in a row than conv needs to expect another new one
@@ -72,11 +71,6 @@ def test_a_folder_is_not(box):
     done = run_list(names, 1)
     check_new(made, names)
     assert "there.png is a folder" in done.err and os.path.isdir(box / "out" / "there.png")
-
-
-def make_socket(path):
-    with socket.socket(socket.AF_UNIX) as it:
-        it.bind(os.path.relpath(path))
 
 
 def make_link(target):
@@ -205,10 +199,6 @@ def test_a_folder_that_is_moved_away_meanwhile(box):
 # --- the files that a run writes besides its outputs ---------------------------------------------
 
 OWN = ("--report", "--trace", "--html", "--resume")
-
-
-def contents(folder):
-    return {name: (folder / name).read_bytes() for name in tree(folder) if (folder / name).is_file()}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 
 import images
 import program
+from folders import tree
 from program import run
 
 PHOTO = images.make("rgb8", np.random.default_rng(3), 8, 6).data
@@ -23,10 +24,6 @@ def fill(*names):
             os.makedirs(os.path.dirname(name), exist_ok=True)
         with open(name, "wb") as file:
             file.write(PHOTO)
-
-
-def tree(top="."):
-    return sorted(os.path.relpath(os.path.join(folder, name), top) for folder, _, names in os.walk(top) for name in names)
 
 
 @pytest.fixture

@@ -16,15 +16,11 @@ import pytest
 
 import png_writer as png
 from faulty import LIBRARY, needs_library
-from folders import fill, tree
+from folders import contents, fill
 from program import run
 
 ROUNDS = int(os.environ.get("CONV_ROUNDS", "1"))
 SEED = int(os.environ.get("CONV_SEED") or random.SystemRandom().randrange(10**6))
-
-
-def contents(folder):
-    return {name: (folder / name).read_bytes() for name in tree(folder)}
 
 
 def summary(*args, code=0, **options):

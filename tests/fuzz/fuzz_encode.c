@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // libFuzzer target: an image of the input's bytes goes through the fast encoder, at a level that
 // the input chooses too, and comes back by libpng with the same samples.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/features.h"
+#include "fuzz/fuzz.h"
 #include "png/cpu/cpu_png.h"
 #include "png/png.h"
 
@@ -14,14 +11,6 @@
 // largest number of repeats makes more than a stripe, at the levels that have stripes.
 #define MOST_BYTES ((size_t)4 << 10)
 #define MOST_BYTES_STRIPES ((size_t)150 << 10)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void fail(const char *what, const char *detail)
-{
-    fprintf(stderr, "%s: %s\n", what, detail);
-    abort();
-}
 
 // One encoder per level and instruction set, kept as a worker keeps it.
 static struct conv_encoder *encoder_for(int level, bool plain)

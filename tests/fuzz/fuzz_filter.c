@@ -3,30 +3,13 @@
 // reads the rest: m a matrix file, k --kernel, c a chain with its options (parts divided by |), b a
 // border. The resulting filter must be valid, and every kernel of this machine must compute the
 // same result as the reference.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/features.h"
+#include "fuzz/fuzz.h"
 #include "kernels/stencil/stencil.h"
 #include "support/random.h"
 
 #define WIDTH 7
 #define HEIGHT 3
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void fail(const char *what, const char *detail)
-{
-    fprintf(stderr, "%s: %s\n", what, detail);
-    abort();
-}
-
-static void check_message(enum conv_status status, const struct conv_err *err)
-{
-    if (status != err->status || !err->text[0] || !memchr(err->text, 0, sizeof err->text))
-        fail("refused without a reason", err->text);
-}
 
 static void run(const struct conv_variant *variant, const struct conv_stencil *stencil,
                 uint16_t dst[HEIGHT][WIDTH])

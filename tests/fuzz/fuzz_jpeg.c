@@ -2,23 +2,10 @@
 // libFuzzer target: JPEG files as a worker reads them. Pixels and verdicts are libjpeg-turbo's;
 // nothing may be written outside the planes, metadata that are carried over can be read again and
 // are clean, and an output of the pixels decodes to the same size.
-#include <stdlib.h>
-#include <string.h>
-
-#include "image/format.h"
+#include "fuzz/fuzz.h"
 #include "jpeg/jpeg.h"
 #include "png/png.h"
 #include "support/test_image.h"
-
-#define MOST_PIXELS 65536
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
 
 // Segments of the metadata follow each other to the end.
 static void check_metadata(const struct conv_metadata *metadata)
@@ -67,25 +54,6 @@ static void carry_metadata(const uint8_t *data, size_t size, const struct conv_i
     conv_metadata_free(&metadata);
 }
 
-static void encode_again(struct conv_codec *codec, const struct conv_image *image,
-                         const struct conv_metadata *metadata)
-{
-    struct conv_encoded encoded;
-    struct conv_image_header header;
-    struct conv_err err;
-    require(!conv_jpeg_format.encode(codec, image, metadata, 0, image->height, &encoded, &err));
-    uint8_t *file = malloc(encoded.size);
-    size_t at = 0;
-    for (int i = 0; file && i < CONV_ENCODED_PARTS; i++) {
-        if (encoded.part[i].size > 0)
-            memcpy(file + at, encoded.part[i].data, encoded.part[i].size);
-        at += encoded.part[i].size;
-    }
-    require(file && !conv_jpeg_format.probe(file, at, &header, &err));
-    require(header.shape.width == image->width && header.shape.height == image->height);
-    free(file);
-}
-
 static void check_verdict(const uint8_t *data, size_t size, const struct conv_image_header *header,
                           enum conv_status status, const struct conv_image *image)
 {
@@ -122,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(status == CONV_OK || status == CONV_ERR_FORMAT);
     check_verdict(data, size, &header, status, &image);
     if (!status)
-        encode_again(codec, &image, &metadata);
+        require(!encode_again(&conv_jpeg_format, codec, &image, &metadata));
     image_free(&image);
     conv_codec_close(codec);
     return 0;

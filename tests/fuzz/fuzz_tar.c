@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: MIT
 // libFuzzer target: tar archives. Members must lie within the archive, and the writer must be able
 // to write each of them so that the reader reads it again.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz/fuzz.h"
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void fail(const char *what, const char *detail)
-{
-    fprintf(stderr, "%s: %s\n", what, detail);
-    abort();
-}
 
 static void write_again(const struct conv_archive_member *member)
 {

@@ -2,25 +2,8 @@
 // libFuzzer target: headers of tensor files. The first byte says which: n a .npy file, s the JSON
 // header of a .safetensors file after the name of a tensor and a NUL, h its first 8 bytes. Headers
 // that a parser accepts must be consistent.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "fuzz/fuzz.h"
 #include "tensor/tensor_formats.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void fail(const char *what, const char *detail)
-{
-    fprintf(stderr, "%s: %s\n", what, detail);
-    abort();
-}
-
-static void check_message(enum conv_status status, const struct conv_err *err)
-{
-    if (status != err->status || !err->text[0] || !memchr(err->text, 0, sizeof err->text))
-        fail("refused without a reason", err->text);
-}
 
 // The product of the sides, without the function under test.
 static void check_shape(const struct conv_tensor_shape *shape, size_t element, uint64_t bytes)

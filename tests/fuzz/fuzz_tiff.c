@@ -2,24 +2,11 @@
 // libFuzzer target: TIFF files as a worker reads them. Nothing may be written outside the planes;
 // rows are the same as planes; metadata that are carried over are clean; an output has the same
 // pixels when it is read, and what was carried over can be carried over again.
-#include <stdlib.h>
-#include <string.h>
-
-#include "image/format.h"
+#include "fuzz/fuzz.h"
 #include "support/test_image.h"
 #include "tiff/tiff.h"
 
-#define MOST_PIXELS 65536
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const struct conv_format *const tiff = &conv_tiff_format;
-
-static void require(bool condition)
-{
-    if (!condition)
-        abort();
-}
 
 static void take_and_put(const uint8_t *data, size_t size, const struct conv_image_header *header,
                          struct conv_common *common, struct conv_metadata *metadata)
@@ -29,20 +16,6 @@ static void take_and_put(const uint8_t *data, size_t size, const struct conv_ima
     require(common->exif.size <= CONV_CLEAN_EXIF_MOST);
     require(!tiff->put_common(common, &header->shape, metadata, &err));
     tiff->keep(data, size, header, &metadata->kept);
-}
-
-static uint8_t *join(const struct conv_encoded *encoded)
-{
-    uint8_t *file = malloc(encoded->size);
-    size_t at = 0;
-    require(file);
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
-        if (encoded->part[i].size > 0)
-            memcpy(file + at, encoded->part[i].data, encoded->part[i].size);
-        at += encoded->part[i].size;
-    }
-    require(at == encoded->size);
-    return file;
 }
 
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
@@ -79,8 +52,8 @@ static void check_rows(struct conv_codec *codec, const uint8_t *data, size_t siz
     image_free(&other);
 }
 
-static void encode_again(struct conv_codec *codec, const struct conv_image *image,
-                         const struct conv_metadata *metadata, const struct conv_common *common)
+static void read_again(struct conv_codec *codec, const struct conv_image *image,
+                       const struct conv_metadata *metadata, const struct conv_common *common)
 {
     struct conv_encoded encoded;
     struct conv_image_header header;
@@ -123,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         enum conv_status status = decode(codec, data, size, &header, &image);
         check_rows(codec, data, size, &header, status, &image);
         if (!status)
-            encode_again(codec, &image, &metadata, &common);
+            read_again(codec, &image, &metadata, &common);
         image_free(&image);
         conv_codec_close(codec);
     }
