@@ -3,11 +3,9 @@
 // numbers on tensor cores. A block has 128 columns, a warp 32 of these, and walks down, 16 rows at
 // a time:
 //
-//   first product    A: weights of 8 filtered samples for 16 columns, twice: for two bytes. B:
-//   bytes
-//                    of these samples, of 8 rows.
-//   second product   A: weights of 16 filtered rows for 16 rows of results. B: parts of the sums of
-//                    8 columns; a lane holds those that it has from the first product.
+// First product: A are weights of 8 filtered samples for 16 columns, twice, for two bytes; B are
+// bytes of these samples, of 8 rows. Second product: A are weights of 16 filtered rows for 16 rows
+// of results; B are parts of the sums of 8 columns, those that a lane has from the first product.
 //
 // All sums are exact. An integer n below 2^11 is the half n * 2^-24, bit by bit. Sums begin with a
 // power of two and stay below twice that, so that their last 23 bits are an integer. Parts of 11
@@ -102,9 +100,8 @@ __device__ static inline uint32_t two_halves(const struct enlarge_tables &tables
            (cell >= -1 && cell < 3 ? (uint32_t)up[cell + 1] : 0u) << 16;
 }
 
-// A thread writes a word of each table: A's register r of lane 4g + t has rows g, of the last four
-// g
-// + 8, and columns 2t, of odd ones 2t + 8.
+// A thread writes a word of each table: A's register r of lane 4g + t has row g, or g + 8 if r is
+// odd, and columns from 2t, or 2t + 8 for the last two registers.
 __device__ static inline void write_up(struct enlarge_tables &tables,
                                        const struct decimated_filter &f)
 {
