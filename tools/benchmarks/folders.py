@@ -304,16 +304,15 @@ def sync(folder):
 
 
 def move_bytes(job):
-    """Reads a file, and writes one of `size` bytes unless there is no target."""
+    """Reads a file, and writes one of `size` bytes."""
     source, target, size = job
     buffer = bytearray(CHUNK)
     with open(source, "rb", buffering=0) as file:
         while file.readinto(buffer):
             pass
-    if target:
-        with open(target, "wb", buffering=0) as file:
-            while size > 0:
-                size -= file.write(memoryview(buffer)[:min(size, CHUNK)])
+    with open(target, "wb", buffering=0) as file:
+        while size > 0:
+            size -= file.write(memoryview(buffer)[:min(size, CHUNK)])
 
 
 def disk(parser):

@@ -120,20 +120,16 @@ def cv_cuda(task):
     return lambda: cvcuda.conv2d_into(targets, sources, kernels, anchors, cvcuda.Border.REPLICATE, stream=stream), task.out
 
 
-def torch_layer(dtype):
-    """A depthwise layer; torch has no uint8 convolution, so both conversions are part of the job."""
-    def make(task):
-        torch = task.torch
-        side, kind = len(task.rows), getattr(torch, dtype)
-        weight = (task.rows / task.divisor).to("cuda", kind).expand(3, 1, side, side).contiguous()
-        pad, layer = torch.nn.ReplicationPad2d(side // 2), torch.nn.functional.conv2d
-        result = {}
+def torch_layer(task):
+    """A depthwise layer in float16; torch has no uint8 convolution, so both conversions are part of the job."""
+    torch, side = task.torch, len(task.rows)
+    weight = (task.rows / task.divisor).to("cuda", torch.float16).expand(3, 1, side, side).contiguous()
+    pad, layer, result = torch.nn.ReplicationPad2d(side // 2), torch.nn.functional.conv2d, {}
 
-        def filter_once():
-            result["planes"] = layer(pad(task.planes[None].to(kind)), weight, groups=3).round_().clamp_(0, 255).to(torch.uint8)
-        filter_once()
-        return filter_once, result["planes"][0].permute(1, 2, 0)
-    return make
+    def filter_once():
+        result["planes"] = layer(pad(task.planes[None].half()), weight, groups=3).round_().clamp_(0, 255).to(torch.uint8)
+    filter_once()
+    return filter_once, result["planes"][0].permute(1, 2, 0)
 
 
 def cucim_ndimage(task):
@@ -153,7 +149,7 @@ def cucim_ndimage(task):
     return filter_once, task.torch.from_dlpack(out).permute(1, 2, 0)
 
 
-LIBRARIES = {"NPP FilterBorder": npp(False), "NPP row, then column": npp(True), "CV-CUDA": cv_cuda, "torch, float16": torch_layer("float16"),
+LIBRARIES = {"NPP FilterBorder": npp(False), "NPP row, then column": npp(True), "CV-CUDA": cv_cuda, "torch, float16": torch_layer,
              "cuCIM": cucim_ndimage}
 VERSIONS = ("nvidia-npp", "cvcuda-cu13", "torch", "cupy-cuda13x", "cucim-cu13")
 

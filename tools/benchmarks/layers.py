@@ -134,9 +134,7 @@ def layers_gpu(parser):
     report = Report(options, f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {options.batch} images")
     report.table("layer ", "conv, exact", *(f"torch, {name}" for name in SETTINGS))
     for network in options.networks.split(","):
-        for line in ask([options.conv, "bench", "layers", "--device", "cuda", "--network", network, "--batch-size", str(options.batch), "--json"]):
-            if line["type"] != "bench-network-layer":
-                continue
+        for line in ask([options.conv, "bench", "layers", "--device", "cuda", "--network", network, "--batch-size", str(options.batch), "--json"])[:-1]:
             sizes = list(map(int, re.match(r"(\d+)->(\d+), (\d+)x(\d+), (\d+)x(\d+)", line["layer"]).groups()))
             more = {key: tuple(map(int, value.split("x"))) if "x" in value else int(value)
                     for key, value in re.findall(r"(stride|padding|dilation|groups) ([0-9x]+)", line["layer"])}

@@ -19,13 +19,12 @@ def add_kinds(parser, distinct):
 def auto(parser):
     """Compares --device auto with the CPU alone and with the GPU, on folders of several kinds and sizes. A kind is icons,
     screens, photos, deep (photographs of 16 bits), interlaced (photographs), or several joined by "+": equally many of each,
-    shuffled. Nothing is saved unless --save is given; --conv may be repeated.
+    shuffled. Nothing is saved unless --save is given; --conv may be repeated. Words after -- are options of conv.
 
     tools/bench auto /dev/shm/auto --photos ../photos --icons ../icons --screens ../screens --conv old --conv new"""
     add_kinds(parser, 2400)
     parser.option("kinds", "photos:1,photos:24,photos:200,photos:1000,photos:10000,photos:40000,icons:10000,icons:40000,screens:2000,"
                            "icons+screens+photos+deep+interlaced:3000", "NAME:COUNT,...")
-    parser.option("options", "", "more options of conv")
     parser.option("save", False, "outputs are saved")
     options = parser.read()
     report = Report(options, "milliseconds")
@@ -35,7 +34,7 @@ def auto(parser):
         for kind in options.kinds.split(","):
             name, count = kind.split(":")
             folder, out = folders.make(name, int(count)), f"{folders.scratch}/out"
-            ways = {f"{number} {way}": conv_way(conv, [*shlex.split(options.options), *words], folder.path, out, len(folder), options.save)
+            ways = {f"{number} {way}": conv_way(conv, [*options.conv_options, *words], folder.path, out, len(folder), options.save)
                     for number, conv in enumerate(options.convs) for way, words in devices.items()}
             times = take_turns(ways, options.rounds)
             for number, conv in enumerate(options.convs):
