@@ -149,7 +149,7 @@ __device__ inline void gemm_fill_taps(const gemm_launch &p, const gemm_memory<Co
     typedef typename Config::Offset Offset;
     // At the same time unless they are many and registers scarce: 128 x 32 would spill some.
     const int EACH = GEMM_TAPS / Config::threads;
-    const int AT_ONCE = EACH <= 2 || Config::TP * Config::TM <= 8 ? EACH : 1;
+    [[maybe_unused]] const int AT_ONCE = EACH <= 2 || Config::TP * Config::TM <= 8 ? EACH : 1;
 #pragma unroll AT_ONCE
     for (int n = 0; n < EACH; n++) {
         int i = (int)threadIdx.x + n * Config::threads;
@@ -191,8 +191,8 @@ __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config
         asm volatile("" : "+l"(windows[n].at)); // kept in registers instead of derived per copy
         if ((int)threadIdx.x < Config::pieces)
 #pragma unroll
-            for (int i = 0; i < PIECE; i++)
-                memory.outputs[t + i] = t < left ? (image + next) * p.maps * p.plane + q + i : -1;
+            for (int k = 0; k < PIECE; k++)
+                memory.outputs[t + k] = t < left ? (image + next) * p.maps * p.plane + q + k : -1;
     }
 }
 
@@ -307,7 +307,8 @@ __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config
     const int warp_p = warp % Config::WARPS_P, warp_m = warp / Config::WARPS_P;
     const int maps = GEMM_LANES_M * Config::VM; // of a warp at a time
     const int first = warp_p * (Config::P / Config::WARPS_P) + lane_p * Config::VP;
-    if (Config::VP < 4 || p.vectors) {
+    bool own = Config::VP < 4 || p.vectors; // else, of constants, the rest were unreachable
+    if (own) {
         int map = first_map + warp_m * (Config::M / Config::WARPS_M) + lane_m * Config::VM;
         gemm_store_own<Config>(p, memory, sum, map, group, first);
         return;
