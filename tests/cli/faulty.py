@@ -126,9 +126,9 @@ def batch_files():
     return [images.make(KINDS[index % len(KINDS)], rng, 20 + 5 * (index % 9), 60 - index % 7).data for index in range(63)]
 
 
-def big_images(box):
-    """Images whose planes have 1.2 MB each."""
+def big_images(box, width=512, height=640):
+    """Three images; their planes have 328 kB each."""
     (box / "in").mkdir()
-    data = images.make("rgb8", np.random.default_rng(2), 1200, 1000, filters=0, level=1).data
+    data = images.make("rgb8", np.random.default_rng(2), width, height, filters=0, level=1).data
     for index in range(3):
         (box / "in" / f"{index}.png").write_bytes(data)

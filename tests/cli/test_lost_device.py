@@ -41,7 +41,7 @@ def test_little_room_means_smaller_groups(box, batch, alpha, asked, room):
     assert warnings(done.stderr) == []
 
 
-@pytest.mark.parametrize("room,whole", ((5_000_000, True), (1_300_000, True), (1_100_000, False))[2 * program.is_sanitized():])
+@pytest.mark.parametrize("room,whole", ((1_280_000, True), (333_000, True), (300_000, False))[2 * program.is_sanitized():])
 def test_a_image_without_room(box, room, whole):
     """The image is filtered plane by plane; if a plane is too large, by the CPU, or it fails with the reason."""
     big_images(box)
@@ -64,7 +64,7 @@ def test_memory_that_cannot_be_pinned(box, batch, gpu, number):
 def test_somebody_else_has_the_devices_memory(box, leave):
     """CUDA itself finds only `leave` MiB free; 3 images of 3.6 MB need 16 MiB per stream and direction."""
     assert has_real()
-    big_images(box)
+    big_images(box, 1200, 1000)
     run_faulty(box, f"real hog={leave << 20}", "--device=all")
     done = run_faulty(box, f"real hog={leave << 20}", "--device=cuda", code=None)
     assert done.returncode == 0 or "CUDA failed to" in done.stderr

@@ -136,7 +136,7 @@ def test_parts_of_a_group_run_wherever_they_can(box, batch, where):
 def test_what_has_no_room_on_one_device_goes_to_another(box):
     """Each image's planes are too large for the first device, and no other device may do the work."""
     big_images(box)
-    done = run_faulty(box, "devices=2 0:room=1100000", TWO, "--report=r.jsonl")
+    done = run_faulty(box, "devices=2 0:room=300000", TWO, "--report=r.jsonl")
     assert len(warnings(done.stderr)) <= 1 and summary()["devices"][0]["images"] == 0
 
 

@@ -94,15 +94,15 @@ def test_a_device_that_is_lost_and_nothing_else_may_do_the_work(box, batch):
 
 
 @needs_faulty
-@pytest.mark.parametrize("room,parts", ((5_000_000, 1), (1_300_000, 3)))
+@pytest.mark.parametrize("room,parts", ((1_280_000, 1), (333_000, 3)))
 def test_a_slice_is_a_part(box, room, parts):
     big_images(box)
-    run_faulty(box, f"room={room}", "--device=all", "--group=1M", *SHOWN)
+    run_faulty(box, f"room={room}", "--device=all", "--group=256K", *SHOWN)
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert fallback == [] and 'class="note"' not in page.source
     for own in found.values():
-        assert len(own) == 3 * parts and bytes_of(own) >= 3 * 3 * 1200 * 1000
+        assert len(own) == 3 * parts and bytes_of(own) >= 3 * 3 * 512 * 640
         assert max(e["args"]["bytes"] for e in own) <= room
 
 
@@ -120,7 +120,7 @@ def test_parts_of_one_group_on_both(box, batch):
 @needs_faulty
 def test_what_has_no_room_at_all(box):
     big_images(box)
-    run_faulty(box, "room=1100000", "--device=all", *SHOWN)
+    run_faulty(box, "room=300000", "--device=all", *SHOWN)
     events, page, records = check_shown()
     found, fallback = check_streams(events, records)
     assert len(fallback) == 9 and found["copy_in"] == [] and records[-1]["busy"]["copy_in"] == 0
