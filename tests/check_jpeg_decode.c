@@ -16,8 +16,7 @@
 #define GUARD CHECK_GUARD
 #define FILL CHECK_PATTERN
 #define UNTOUCHED 0xdeadbeefu
-#define MOST_FILES 64   // in a batch
-#define MOST_PATHS 4096 // of a corpus
+#define MOST_FILES 64 // in a batch
 
 // How a batch is decoded.
 enum batch_kind {
@@ -346,38 +345,31 @@ static bool check_round(const struct check_options *options, uint64_t seed)
     return ok;
 }
 
-static int list_folder(char paths[][4096], const char *folder)
-{
-    DIR *directory = opendir(folder);
-    int count = 0;
-    for (struct dirent *entry; directory && count < MOST_PATHS && (entry = readdir(directory));)
-        if (entry->d_name[0] != '.')
-            snprintf(paths[count++], 4096, "%s/%s", folder, entry->d_name);
-    if (directory)
-        closedir(directory);
-    return count;
-}
-
 static bool check_corpus(const struct check_options *options)
 {
     static struct sample samples[MOST_FILES];
-    static char paths[MOST_PATHS][4096];
     uint64_t state = options->seed;
-    int files = list_folder(paths, options->corpus);
-    bool ok = files > 0;
-    for (int i = 0; i < files && ok; i++) {
+    DIR *directory = opendir(options->corpus);
+    int files = 0;
+    bool ok = directory != NULL;
+    for (struct dirent *entry; ok && (entry = readdir(directory));) {
+        char path[4096];
         struct png_file file = {0};
-        if (!png_make_read(&file, paths[i]))
+        snprintf(path, sizeof path, "%s/%s", options->corpus, entry->d_name);
+        if (entry->d_name[0] == '.' || !png_make_read(&file, path))
             continue;
         int count = add_samples(samples, 0, &file, NULL, options->mutations, &state);
         ok = check_batch(samples, count, BATCH_USUAL, &state);
         if (!ok)
-            printf("%s\n", paths[i]);
+            printf("%s\n", path);
         for (int s = 0; s < count; s++)
             free_sample(&samples[s]);
         png_make_free(&file);
+        files++;
     }
-    return ok;
+    if (directory)
+        closedir(directory);
+    return ok && files > 0;
 }
 
 // Images that are left to the CPU because of their shape or the size of their stream.
