@@ -3,8 +3,8 @@
 
 Environment: CONV_BINARY (default ./conv at the root of the checkout), CONV_REQUIRE_CUDA=1 (a GPU that cannot be
 used fails the tests marked `cuda` instead of skipping them), CONV_PHOTOS (a folder of photographs), CONV_RUNNER (what
-runs the binary: "valgrind -q"), CONV_TEST_COSTS (see tests/launch.sh), and what CMake builds for tests:
-CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY (faulty.py).
+runs the binary: "valgrind -q"), CONV_TEST_COSTS (see tests/launch.sh), CONV_PYCACHE (a folder for compiled Python),
+and what CMake builds for tests: CONV_FAULTS_LIBRARY, CONV_FAULTY_BINARY (faulty.py).
 """
 import fcntl
 import os
@@ -18,6 +18,10 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+
+# Each file of tests and helpers is compiled by the first process that reads it; in the folder of the sources by none.
+sys.pycache_prefix = os.environ.get("CONV_PYCACHE")
+sys.dont_write_bytecode = sys.pycache_prefix is None
 
 import faulty  # noqa: E402
 import images  # noqa: E402
