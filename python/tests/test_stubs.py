@@ -76,7 +76,7 @@ def test_checkers(checker, tmp_path):
                                         "class device: ...\nclass dtype: ...\nuint8: dtype\n", encoding="utf-8")
     uses = (ROOT / "tests/support/uses_of_types.py").read_text(encoding="utf-8")
     (tmp_path / "uses.py").write_text(uses, encoding="utf-8")
-    paths = f"{HERE.parent}:{tmp_path}"
+    paths = str(tmp_path) if "site-packages" in HERE.parts else f"{HERE.parent}:{tmp_path}" # mypy refuses site-packages here
     (tmp_path / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{HERE.parent}"], "typeCheckingMode": "strict"}}', encoding="utf-8")
     options = ["--strict", "--follow-imports=silent"] if checker == "mypy" else ["--level", "error", "--pythonpath", sys.executable]
     said = subprocess.run([sys.executable, "-m", checker, *options, "uses.py"], cwd=tmp_path, capture_output=True, text=True,
