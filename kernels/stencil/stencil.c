@@ -29,6 +29,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_threshold,
     &conv_cuda_constant,
     &conv_cuda_decimated,
+    &conv_cuda_decimated_floats,
 #endif
 #ifdef __x86_64__
     &conv_cpu_separable_vnni,
@@ -152,9 +153,47 @@ static void init_precise(struct conv_stencil *stencil, const struct conv_filter 
 
 static void init_decimated(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
 {
-    double one = stencil->depth == 8 ? 4096 : stencil->depth == 16 ? 16 : 1;
-    stencil->fkeep_below = (float)filter->threshold;
+    double one = stencil->depth == 8 ? 4096 : 16;
     stencil->keep_below = (int64_t)ceil(filter->threshold * unit * one * CONV_DECIMATED_AMOUNT);
+}
+
+// Real weights for float32 samples: Gaussians of one step to reduce and to enlarge, and the rest of
+// the variance between. On any image and with any border, results are within 2^-23 of its range of
+// those of the Gaussian, as the weights of all pixels show (python/tests/test_filter.py has the
+// largest steps of each): sampling adds multiples of exp(-2 * pi^2) or less, and the Gaussians end
+// at 6 and 5.7 of their sigma.
+#define LEAST_STEPS 2.5 // of a sigma
+#define LINE_CUT 5.7
+
+static void init_coarse(struct conv_stencil *stencil, const struct conv_filter *filter)
+{
+    static const int steps[] = {32, 24, 16, 12, 8, 6, 4, 3, 2}; // all divide CONV_DECIMATED_GRID
+    struct conv_coarse *coarse = &stencil->coarse;
+    struct conv_decimated *d = &stencil->decimated;
+    int s = 0, last = (int)(sizeof steps / sizeof steps[0]) - 1;
+    while (s < last && d->sigma < LEAST_STEPS * steps[s])
+        s++;
+    int step = d->step = steps[s], reach = CONV_COARSE_REACH * step;
+    double variance = d->sigma * d->sigma / (step * step) - 2, sum = 0;
+    d->radius = (int)ceil(LINE_CUT * sqrt(variance));
+    d->around = 2 * CONV_COARSE_REACH;
+    for (int i = 0; i < reach; i++)
+        sum += (i ? 2 : 1) * (coarse->near[i] = exp(-0.5 * i * i / (step * step)));
+    for (int i = 0; i < reach; i++)
+        coarse->near[i] /= sum;
+    for (int k = 0; k < step; k++) {
+        sum = 0;
+        for (int i = k - reach; i < reach; i += step)
+            sum += abs(i) < reach ? coarse->near[abs(i)] : 0;
+        coarse->scale[k] = 1 / sum;
+    }
+    sum = 0;
+    for (int i = 0; i <= d->radius; i++)
+        sum += (i ? 2 : 1) * (coarse->line[i] = exp(-0.5 * i * i / variance));
+    for (int i = 0; i <= d->radius; i++)
+        coarse->line[i] /= sum;
+    coarse->amount = d->gain;
+    stencil->fkeep_below = (float)filter->threshold;
 }
 
 static void init_magnitude(struct conv_stencil *stencil, const struct conv_filter *filter, int unit)
@@ -187,7 +226,9 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .floats = float_samples,
         .decimated = filter->decimated,
     };
-    if (stencil->decimated.step)
+    if (stencil->decimated.step && float_samples)
+        init_coarse(stencil, filter);
+    else if (stencil->decimated.step)
         init_decimated(stencil, filter, unit);
     else if (stencil->magnitude)
         init_magnitude(stencil, filter, unit);
@@ -262,12 +303,15 @@ size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stenci
     const struct conv_decimated *d = &stencil->decimated;
     size_t at = 0;
     for (int i = 0; i < count && d->step; i++) {
-        size_t width = (size_t)((planes[i].width - 1) / d->step + 4) / 2 * 2 + 2; // even, and more
-        size_t border = 2 * (size_t)d->radius;
-        size_t height = (size_t)((planes[i].height - 1) / d->step + 4);
-        size_t cells = (width + border) * (2 * height + border) + width * height;
+        size_t border = 2 * (size_t)d->radius, around = (size_t)d->around;
+        size_t width = (size_t)((planes[i].width - 1) / d->step) + around;
+        size_t height = (size_t)((planes[i].height - 1) / d->step) + around;
+        size_t rows = (height + border) * (size_t)planes[i].width; // of floats
+        width = width / 2 * 2 + 2;                                 // even, and more
+        size_t bytes = (width + border) * (2 * height + border) + width * height;
+        bytes = stencil->depth == 32 ? (bytes + rows) * sizeof(double) : bytes * sizeof(uint32_t);
         planes[i].cuda.work_counter = (uint32_t)at;
-        at += cells * sizeof(uint32_t) / CONV_DECIMATED_CELLS_ALIGN + 1;
+        at += bytes / CONV_DECIMATED_CELLS_ALIGN + 1;
     }
     return at * CONV_DECIMATED_CELLS_ALIGN;
 }

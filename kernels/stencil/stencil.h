@@ -54,10 +54,22 @@ extern "C" {
 // multiple of 1 / one and
 //   out = clamp(round(p + amount / 2048 * (p - b)), 0, max)
 // where a sample stays if |amount * (p - b)| * one < keep_below. Float32 results are not rounded
-// at the end. Float32 samples: b without the factor, one = 1; each
-// sum over rows, then each sum over columns (of `up`: over columns first), is computed in float64,
-// in the order of rows or columns (line: the centre first, then pairs outwards, added to each other
-// first), multiplied by the power of two and rounded to float32; so is p - b before amount.
+// at the end. Float32 samples have real weights and sums of float64, fused multiply-adds from 0 in
+// ascending order, rows before columns, but at the end (s, f and b as above, with `coarse`):
+//   s(m) = sum near[|y - m * step|] * p(y)     over the pixels less than 6 steps away
+//   f(m) = line[0] * s(m), then + line[i] * (s(m - i) + s(m + i))
+//   b(y) = sum (near[|y - m * step|] * scale[y % step]) * f(m)     over the same, columns first
+// Out = (float)b, or p + c with c = amount * (p - b), rounded to float32 once, or p if |c| <
+// fkeep_below.
+#define CONV_COARSE_REACH 6 // steps
+
+struct conv_coarse {
+    double near[CONV_COARSE_REACH * CONV_DECIMATED_MAX_STEP]; // both sides sum to 1
+    double scale[CONV_DECIMATED_MAX_STEP];                    // so that the weights of f sum to 1
+    double line[CONV_DECIMATED_MAX_RADIUS + 1];
+    double amount; // 0: out = b
+};
+
 struct conv_stencil {
     int width, height; // taps; the centre is at (width / 2, height / 2)
     // Interleaved samples per pixel: 1 for planes, 2 to 4 for images stored as RGBRGB... (see
@@ -77,8 +89,9 @@ struct conv_stencil {
     int64_t bias;    // exact: offset in samples times divisor
     float fbias;     // real and magnitude: offset in samples
     float fdivisor;  // magnitude: the scale
-    int64_t keep_below; // exact: the threshold in samples times divisor, rounded up
-    struct conv_decimated decimated;
+    int64_t keep_below;              // exact: the threshold in samples times divisor, rounded up
+    struct conv_decimated decimated; // at depth 32 step, radius and around of `coarse`
+    struct conv_coarse coarse;
     struct conv_real real; // depth 32; side 0: fcoef counts
     float fkeep_below; // real: the threshold in samples; exact: keep_below, infinite beyond 2^24
     int32_t icoef[CONV_FILTER_MAX_TAPS]; // exact and magnitude, row by row
@@ -269,7 +282,7 @@ uint32_t conv_stencil_tiles(const struct conv_variant *variant, struct conv_sten
                             int count);
 
 // Bytes of device memory that a launch needs besides the planes: 0 without decimated.step, else at
-// most 2 per sample of large planes. Sets where each plane's part begins.
+// most 2 per sample of large planes, 10 at depth 32. Sets where each plane's part begins.
 #define CONV_DECIMATED_CELLS_ALIGN 256
 size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stencil_plane *planes,
                           int count);

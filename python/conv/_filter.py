@@ -31,10 +31,8 @@ def filter(images, filter, *, border=None, alpha=None, kernel=None, divisor=None
            dtype=None, variant=None, layout="HWC", out=None, stream=None, device=None):
     """Filters images of type uint8, uint16 or float32; pixels are the same on all devices.
 
-    Results of float32 images are float32, neither rounded nor clamped: sums in one stated order of
-    float32 operations (docs/python.md). "gaussian:S" up to 5 and "blur:R" are within 2^-20 of
-    the range from float64; other parametric filters have about 11 correct bits.
-    Premultiplied alpha is for integers only.
+    Results of float32 images are float32, neither rounded nor clamped: sums in one stated order (docs/python.md). Parametric
+    filters but "gaussian-fast" are within 2^-22 of the range from float64. Premultiplied alpha is for integers only.
 
     images:  an array of one image or of a batch, or a list of them
     filter:  names of built-in filters (conv.filters()), paths of matrix files, or "custom", separated by
@@ -53,9 +51,8 @@ def filter(images, filter, *, border=None, alpha=None, kernel=None, divisor=None
     dtype:   "float32" or numpy.float32: results that are neither rounded nor clamped. None: as the images
     variant: a kernel to force (conv.kernels())
     layout:  "HWC", "CHW" or "HW", as for conv.decode_image
-    out:     where results are written, of the images' shape and of the results' type; in host memory it
-             may be the images themselves, or overlap them. BufferError if it cannot be written to in place,
-             ValueError if results overlap each other
+    out:     where results are written, of the images' shape and of the results' type; in host memory it may overlap the
+             images. BufferError if it cannot be written to in place, ValueError if results overlap each other
     stream:  a CUDA stream: a number, or an object of torch, cupy or with __cuda_stream__
     device:  "cuda", "cuda:1" or 1 filters images in host memory on the device
 

@@ -48,11 +48,9 @@ def test_settings(noise):
     kernel = np.arange(9).reshape(3, 3)
     flipped = conv.filter(image, kernel[::-1, ::-1], divisor=40)
     assert np.array_equal(conv.filter(image, kernel, flip=True, divisor=40), flipped)
-    assert np.array_equal(conv.filter(image, kernel, divisor="sum"),
-                          conv.filter(image, kernel, divisor=36))
+    assert np.array_equal(conv.filter(image, kernel, divisor="sum"), conv.filter(image, kernel, divisor=36))
     text = " ".join(map(str, kernel.ravel()))
-    assert np.array_equal(conv.filter(image, "custom", kernel=text, divisor=36),
-                          conv.filter(image, kernel, divisor=36))
+    assert np.array_equal(conv.filter(image, "custom", kernel=text, divisor=36), conv.filter(image, kernel, divisor=36))
     padded = np.pad(image, 1, constant_values=77)
     assert np.array_equal(conv.filter(image, kernel, divisor=36, border="constant:77"),
                           conv.filter(padded, kernel, divisor=36)[1:-1, 1:-1])
@@ -122,8 +120,7 @@ def test_strided_views(noise, dtype):
     for view in (images[0, ::2, :, :3], images[0, :, 1::3, 1:4], images[0, ..., ::2], images[..., 1:4],
                  images[0, ::-1, :, :3], images[0, :, ::-1, 2::-1], images[0].transpose(1, 0, 2)[..., :3],
                  np.broadcast_to(images[0, :1, :, :3], (9, 31, 3))):
-        assert np.array_equal(conv.filter(view, "emboss"),
-                              conv.filter(np.ascontiguousarray(view), "emboss"))
+        assert np.array_equal(conv.filter(view, "emboss"), conv.filter(np.ascontiguousarray(view), "emboss"))
 
 
 def test_out(noise):
@@ -223,24 +220,32 @@ def test_luma_alone(noise, dtype, alpha):
         conv.filter(image.astype("float32"), "sharpen", luma=True)
 
 
-def bell(sigma, power=0):  # of a side of 31
-    x = np.arange(-15.0, 16)
-    line = np.exp(-(x**2) / 2 / sigma**2) * (abs(x) <= np.ceil(4 * sigma))
+def bell(sigma, power=0):  # up to sigma 5 of a side of 31
+    half, cut = (15, 4) if sigma <= 5 else (round(9 * sigma), 9)
+    x = np.arange(-half, half + 1.0)
+    line = np.exp(-(x**2) / 2 / sigma**2) * (abs(x) <= np.ceil(cut * sigma))
     return line / line.sum() * ((x**2 - (x**2 * line).sum() / line.sum()) / sigma**2) ** (power / 2)
 
 
 @pytest.mark.parametrize("text, products", (
-    *((f"gaussian:{s}", [(bell(s), bell(s))]) for s in (0.3, 0.8, 2.5, 5)), ("motion:31", [(bell(0.01), np.ones(31) / 31)]),
+    *((f"gaussian:{s}", [(bell(s), bell(s))]) for s in (0.3, 0.8, 2.5, 5, 5.1, 7.4, 7.6, 12, 31, 250)),
     *((f"blur:{r}", [(np.clip(r + 1 - abs(np.arange(-15.0, 16)), 0, 1) / (2 * r + 1),) * 2]) for r in (0.4, 3)),
-    ("unsharp:2,0.8", [(bell(0.01), 1.8 * bell(0.01)), (bell(2), -0.8 * bell(2))]),
-    ("log:1.5", [(bell(1.5), bell(1.5, 2)), (bell(1.5, 2), bell(1.5))]),
+    *((f"unsharp:{s},0.8", [(bell(0.01), 1.8 * bell(0.01)), (bell(s), -0.8 * bell(s))]) for s in (2, 9)),
+    ("motion:31", [(bell(0.01), np.ones(31) / 31)]), ("log:1.5", [(bell(1.5), bell(1.5, 2)), (bell(1.5, 2), bell(1.5))]),
     ("dog:1,1.6", [(bell(1), bell(1)), (bell(1.6), -bell(1.6))])))
-def test_float32_images_have_float32_accuracy(text, products):
+@pytest.mark.parametrize("border, mode, outside", (("replicate", "edge", 0), ("reflect", "symmetric", 0), ("wrap", "wrap", 0),
+                                                   ("reflect101", "reflect", 0), ("constant:0.2", "constant", np.float32(0.2))))
+def test_float32_images_have_float32_accuracy(text, products, border, mode, outside):
     """Their coefficients were the integers of 8 bits: about 11 correct bits."""
-    image = np.random.default_rng(5).random((70, 90), np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image.astype(float), 15, mode="edge"), (31, 31))
-    wanted = np.einsum("yxji,ji->yx", windows, sum(np.outer(*product) for product in products))
-    assert np.abs((result := conv.filter(image, text)) - wanted).max() <= 2.0**-23
-    assert text == "motion:31" or np.array_equal(conv.filter(np.ascontiguousarray(image.T), text).T, result)
+    def matrix(line, n):  # of all samples of a line in all results
+        padded = np.pad(np.eye(n), ((len(line) // 2,) * 2, (0, 0)), mode=mode)
+        return np.lib.stride_tricks.sliding_window_view(padded, len(line), 0) @ line
+    for shape in ((70, 90), (131, 2), (1, 9), (1, 1)):
+        image = np.random.default_rng(5).random(shape, np.float32)
+        wanted = sum(matrix(down, shape[0]) @ (image - outside) @ matrix(across, shape[1]).T
+                     + outside * down.sum() * across.sum() for down, across in products)
+        assert np.abs((result := conv.filter(image, text, border=border)) - wanted).max() <= 2.0**-23
+        transposed = conv.filter(np.ascontiguousarray(image.T), text, border=border).T
+        assert text == "motion:31" or mode == "constant" or np.array_equal(transposed, result)
     level = np.float32(0 if text[0] in "ld" else 0.3)  # log and dog
-    assert np.abs(conv.filter(np.full((40, 50), 0.3, "f4"), text) - level).max() <= 1e-15
+    assert mode == "constant" or np.abs(conv.filter(np.full((40, 50), 0.3, "f4"), text, border=border) - level).max() <= 1e-15

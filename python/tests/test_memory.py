@@ -7,6 +7,13 @@ import pytest
 import conv
 
 
+def move(array, offset):
+    raw = bytearray(array.nbytes + offset)
+    view = np.ndarray(array.shape, array.dtype, raw, offset)
+    view[:] = array
+    return view
+
+
 @pytest.mark.parametrize("dtype", (np.uint16, np.float32))
 def test_samples_at_any_address(rng, dtype):
     """Packed records, files mapped behind a header, slices of received bytes. 1.0.0 refused them."""
@@ -14,9 +21,7 @@ def test_samples_at_any_address(rng, dtype):
     image = rng.integers(0, 60000, (7, 9, 3)).astype(dtype)
     wanted = conv.filter(image, "sharpen")
     for offset in range(1, 2 * size):
-        raw = bytearray(offset + image.nbytes)
-        moved = np.frombuffer(raw, dtype, image.size, offset).reshape(image.shape)
-        moved[:] = image
+        moved = move(image, offset)
         assert np.array_equal(conv.filter(moved, "sharpen"), wanted)
         assert np.array_equal(conv.filter([moved, image], "sharpen")[0], wanted)
         assert np.array_equal(conv.filter(memoryview(moved), "sharpen"), wanted)
@@ -37,21 +42,13 @@ def test_samples_at_any_address(rng, dtype):
 
 
 def test_layers_with_samples_at_any_address(rng):
-    x = rng.standard_normal((2, 3, 8, 9)).astype(np.float32)
-    weights = rng.standard_normal((4, 3, 3, 3)).astype(np.float32)
-    bias = rng.standard_normal(4).astype(np.float32)
+    x, weights, bias = (rng.standard_normal(shape, np.float32) for shape in ((2, 3, 8, 9), (4, 3, 3, 3), 4))
     wanted = conv.layer(x, weights, bias)
 
-    def moved(array, offset):
-        raw = np.zeros(array.nbytes + offset, np.uint8)
-        view = np.ndarray(array.shape, array.dtype, raw, offset)
-        view[:] = array
-        return view
-
     for offset in range(1, 9):
-        assert np.array_equal(conv.layer(moved(x, offset), moved(weights, offset), moved(bias, offset)), wanted)
-        assert np.array_equal(conv.filter(x, moved(weights, offset)[0, 0], layout="CHW"), conv.filter(x, weights[0, 0], layout="CHW"))
-        out = moved(np.zeros_like(wanted), offset)
+        assert np.array_equal(conv.layer(move(x, offset), move(weights, offset), move(bias, offset)), wanted)
+        assert np.array_equal(conv.filter(x, move(weights, offset)[0, 0], layout="CHW"), conv.filter(x, weights[0, 0], layout="CHW"))
+        out = move(np.zeros_like(wanted), offset)
         if out.ctypes.data % 16:
             with pytest.raises(BufferError):
                 conv.layer(x, weights, bias, out=out)

@@ -13,7 +13,7 @@
 // A member that is added to one of these decides results: print it below.
 _Static_assert(sizeof(struct conv_filter) ==
                    64 + 2 * sizeof(int) + (CONV_FILTER_MAX_TAPS + 5) * sizeof(double) +
-                       sizeof(struct conv_real) + sizeof(struct conv_decimated) + sizeof(int),
+                       sizeof(struct conv_real) + sizeof(struct conv_decimated),
                "every member of a filter is printed");
 _Static_assert(sizeof(struct conv_blend) == 6 * sizeof(int), "every member of a blend is printed");
 _Static_assert(sizeof(struct conv_pooling) == (CONV_POOL_KINDS + 2) * sizeof(int),

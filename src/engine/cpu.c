@@ -19,16 +19,17 @@ static enum conv_status cpu_open(struct conv_backend **out,
     backend->floats = config->floats;
     backend->wraps = config->border == CONV_BORDER_WRAP;
     backend->grid = 1;
-    for (int i = 0; i < config->filter_count; i++) {
-        const struct conv_filter *filter = &config->filters[i];
-        int side = filter->height > filter->real.side ? filter->height : filter->real.side;
-        int coarse = conv_decimated_reach(&filter->decimated);
-        backend->reach += side / 2 + coarse;
-        backend->grid = coarse > 0 ? CONV_DECIMATED_GRID : backend->grid;
-    }
     backend->device = config->context;
     enum conv_status status =
         conv_chain_prepare(backend->chain, config, CONV_ON_CPU, conv_cpu_features(), err);
+    for (int i = 0; i < config->filter_count && !status; i++) {
+        const struct conv_filter *filter = &config->filters[i];
+        int side = filter->height > filter->real.side ? filter->height : filter->real.side;
+        int last = conv_chain_depths(config) - 1; // floats reach further
+        int coarse = conv_decimated_reach(&backend->chain[i].stencil[last].decimated);
+        backend->reach += side / 2 + coarse;
+        backend->grid = coarse > 0 ? CONV_DECIMATED_GRID : backend->grid;
+    }
     if (status) {
         free(backend);
         return status;

@@ -134,7 +134,7 @@ void conv_filter_flip(struct conv_filter *filter)
 
 int conv_decimated_reach(const struct conv_decimated *decimated)
 {
-    return decimated->step * (decimated->radius + 4);
+    return decimated->step * (decimated->radius + decimated->around);
 }
 
 double conv_filter_sum(const struct conv_filter *filter)

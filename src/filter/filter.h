@@ -38,7 +38,8 @@ struct conv_decimated {
     int32_t up[CONV_DECIMATED_MAX_STEP][4];
     // 0: the result is the Gaussian; else the sample plus amount / CONV_DECIMATED_AMOUNT times its
     // difference from that.
-    int32_t amount;
+    int32_t amount, around; // around: steps that the result depends on beyond the line
+    double sigma, gain;     // what these integers stand for; the latter is the amount
 };
 
 // The real coefficients of a parametric filter, for float32 samples: up to two products of a column

@@ -377,7 +377,7 @@ void conv_filter_decimate(struct conv_filter *filter, double sigma, double amoun
     filter->coef[0] = filter->scale = 1;
     filter->deviation = INFINITY;
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
-        struct conv_decimated d = {.step = steps[s]};
+        struct conv_decimated d = {.step = steps[s], .around = 4, .sigma = sigma, .gain = amount};
         d.amount = (int32_t)floor(amount * CONV_DECIMATED_AMOUNT + 0.5);
         if (!set_line(&d, sigma))
             continue;

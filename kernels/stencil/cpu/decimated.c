@@ -5,6 +5,7 @@
 // filtered rows, and four of these at the source's width make `step` rows of results. Float64 holds
 // all sums of integers exactly, so that vectors may add them in any order.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/features.h"
@@ -80,7 +81,7 @@ struct rows {
     uint8_t *constant; // a row of border values
 };
 
-static void plan_decimated(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+static void plan_integers(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     struct factors *factors = (struct factors *)(void *)plan->constants;
     const struct conv_decimated *d = &stencil->decimated;
@@ -96,12 +97,11 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     for (int i = 0; i <= d->radius; i++)
         factors->line[i] = d->line[i] / 65536.0;
     factors->unit = stencil->depth == 8 ? 256 : 1;
-    factors->fine = stencil->depth == 8 ? 1.0 / 16 : stencil->depth == 16 ? 16 : 1;
+    factors->fine = stencil->depth == 8 ? 1.0 / 16 : 16;
     factors->one = stencil->depth == 8 ? 4096 : factors->fine;
     factors->blurred = (d->amount ? factors->one : 1) / (factors->unit * factors->fine);
     factors->amount = d->amount;
-    factors->keep = stencil->depth == 32 ? (double)stencil->fkeep_below * CONV_DECIMATED_AMOUNT
-                                         : (double)stencil->keep_below;
+    factors->keep = (double)stencil->keep_below;
     plan->cpu.scratch_per_column =
         8 * sizeof(double) + sizeof(float) + (lines * sizeof(double) + step - 1) / step;
     plan->cpu.scratch_fixed = lines * extra * sizeof(double);
@@ -130,9 +130,7 @@ INLINE double add_product(double sum, double weight, double value)
 
 INLINE double load(const void *row, int x, int depth)
 {
-    return depth == 8    ? ((const uint8_t *)row)[x]
-           : depth == 16 ? ((const uint16_t *)row)[x]
-                         : (double)((const float *)row)[x];
+    return depth == 8 ? ((const uint8_t *)row)[x] : ((const uint16_t *)row)[x];
 }
 
 // --- from the source to coarse samples -----------------------------------------------------------
@@ -217,8 +215,7 @@ INLINE void split_phases(const struct rows *r, const void *sums, int depth)
         bool inside = x >= 0 && x + d->step <= width;
         for (int i = 0; i < d->step; i++, phase += r->pitch) {
             int from = inside ? x + i : conv_border_index(r->stencil->border, x + i, width);
-            double sum = from < 0 ? constant : sum_at(sums, from, depth);
-            *phase = depth == 32 ? (double)(float)sum : sum;
+            *phase = from < 0 ? constant : sum_at(sums, from, depth);
         }
     }
 }
@@ -238,8 +235,7 @@ static void make_coarse(const struct rows *r, double *coarse)
                     sum[x] = add_product(sum[x], factor, line[x]);
             }
         for (int x = 0; x < BLOCK; x++)
-            coarse[at + x] = r->stencil->depth == 32 ? (double)(float)sum[x]
-                                                     : nearest(sum[x] * factors->unit, COARSE_TIE);
+            coarse[at + x] = nearest(sum[x] * factors->unit, COARSE_TIE);
     }
 }
 
@@ -270,21 +266,19 @@ INLINE void add_pairs(const struct rows *r, double *sum, const double *centre, i
 static void make_filtered(const struct rows *r, int m)
 {
     const struct conv_decimated *d = &r->stencil->decimated;
-    bool floats = r->stencil->depth == 32;
     double tie = r->stencil->depth == 8 ? BLURRED_TIE : COARSE_TIE;
     int width = r->plane->width;
     for (int at = 0; at < count_coarse(d, width); at += BLOCK) {
         double sum[BLOCK];
         add_pairs(r, sum, ring_line(r, m) + at, m, at, false);
         for (int x = 0; x < BLOCK; x++)
-            r->column[at + x] = floats ? (double)(float)sum[x] : sum[x];
+            r->column[at + x] = sum[x];
     }
     for (int at = 0; at < count_filtered(d, width); at += BLOCK) {
         double sum[BLOCK];
         add_pairs(r, sum, r->column + d->radius + at, m, at, true);
         for (int x = 0; x < BLOCK; x++)
-            r->filtered[at + x] =
-                floats ? (double)(float)sum[x] : nearest(sum[x] * r->factors->fine, tie);
+            r->filtered[at + x] = nearest(sum[x] * r->factors->fine, tie);
     }
     double *wide = r->wide[m & 3];
     int whole = (width - 1) / d->step + 1;
@@ -295,8 +289,7 @@ static void make_filtered(const struct rows *r, int m)
         for (int q = 0; q < whole; q++) {
             const double *near = r->filtered + q;
             double sum = add_product(near[0] * up[0], up[1], near[1]);
-            sum = add_product(add_product(sum, up[2], near[2]), up[3], near[3]);
-            phase[q] = floats ? (double)(float)sum : sum;
+            phase[q] = add_product(add_product(sum, up[2], near[2]), up[3], near[3]);
         }
     }
     for (int q = 0, x = 0; q < whole; q++)
@@ -324,11 +317,10 @@ INLINE void write_block(const struct rows *r, int y, int x, int count, int depth
     for (int n = 0; n < count; n++) {
         double sum = add_product(above[n] * up0, up1, near[n]);
         sum = add_product(add_product(sum, up2, next[n]), up3, below[n]);
-        value[n] = depth == 32 ? (double)(float)sum : sharpens ? nearest(sum, COARSE_TIE) : sum;
+        value[n] = sharpens ? nearest(sum, COARSE_TIE) : sum;
     }
     for (int n = 0; n < count && sharpens; n++) {
-        double sample = load(src, x + n, depth) * one, off = sample - value[n];
-        double change = amount * (depth == 32 ? (double)(float)off : off);
+        double sample = load(src, x + n, depth) * one, change = amount * (sample - value[n]);
         double sharp = (sample * CONV_DECIMATED_AMOUNT + change) * (1.0 / CONV_DECIMATED_AMOUNT);
         value[n] = (fabs(change) < keep ? sample : sharp) * (1 / one);
     }
@@ -416,15 +408,13 @@ static void set_rows(struct rows *r, const struct conv_stencil *stencil, double 
     for (size_t x = 0; x < width && stencil->border == CONV_BORDER_CONSTANT; x++) {
         if (stencil->depth == 8)
             r->constant[x] = (uint8_t)stencil->border_value;
-        else if (stencil->depth == 16)
-            ((uint16_t *)(void *)r->constant)[x] = (uint16_t)stencil->border_value;
         else
-            ((float *)(void *)r->constant)[x] = stencil->border_value;
+            ((uint16_t *)(void *)r->constant)[x] = (uint16_t)stencil->border_value;
     }
 }
 
-static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
-                                      const struct conv_stencil_batch *batch)
+static enum conv_status run_integers(const struct conv_stencil_plan *plan,
+                                     const struct conv_stencil_batch *batch)
 {
     struct rows r = {.factors = (const struct factors *)(const void *)plan->constants};
     for (int p = 0; p < batch->count; p++) {
@@ -433,12 +423,26 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
         int from = batch->cpu.from, to = conv_cpu_end(batch, r.plane);
         if (plan->stencil->depth == 8)
             filter_plane(&r, from, to, 8);
-        else if (plan->stencil->depth == 16)
-            filter_plane(&r, from, to, 16);
         else
-            filter_plane(&r, from, to, 32);
+            filter_plane(&r, from, to, 16);
     }
     return CONV_OK;
+}
+
+#include "kernels/stencil/cpu/decimated_floats.h"
+
+static void plan_decimated(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+{
+    if (stencil->depth == 32)
+        plan_floats(stencil, plan);
+    else
+        plan_integers(stencil, plan);
+}
+
+static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
+                                      const struct conv_stencil_batch *batch)
+{
+    return plan->stencil->depth == 32 ? run_floats(plan, batch) : run_integers(plan, batch);
 }
 
 static int score_decimated(const struct conv_stencil *, size_t)

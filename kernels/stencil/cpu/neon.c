@@ -29,8 +29,6 @@ ALWAYS_INLINE vec_u32 dot_quads(vec_u32 sum, vec_u8 a, vec_u32 coefs)
 #define PLAIN_QUADS 1
 #endif
 
-#include "kernels/stencil/cpu/plain.h"
-
 ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
 {
     return (vec_u16)vminq_u16((uint16x8_t)a, (uint16x8_t)b);

@@ -16,7 +16,7 @@
 #define HAVE_FMA 0
 #endif
 
-#include "kernels/stencil/cpu/plain.h"
+#include "kernels/stencil/cpu/vector.h"
 
 ALWAYS_INLINE vec_u16 min_u16(vec_u16 a, vec_u16 b)
 {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Large Gaussians by way of a coarse image (struct conv_decimated), in three kernels: reduce,
-// filter, enlarge; floats are filtered in two. Sums of integers are exact in any order, and tensor
-// cores compute them in bytes; float32 samples are added in float64 in the defined order.
+// Large Gaussians of integers by way of a coarse image (struct conv_decimated), in three kernels:
+// reduce, filter, enlarge. Sums are exact in any order, and tensor cores compute them in bytes.
 //
 // Scratch of a plane, in cells of 32 bits (of 16 bits for what is exact in them): coarse samples
-// from -1 - pad on, floats filtered by columns, and filtered samples from -1 on.
+// from -1 - pad on, and filtered samples from -1 on.
 #include "kernels/common/half.h"
 #include "kernels/stencil/cuda/decimated_enlarge.cuh"
-#include "kernels/stencil/cuda/decimated_floats.cuh"
 
 // --- a coarse image of integers ------------------------------------------------------------------
 // Filtered with the products of decimated_reduce.cuh: a warp has 16 columns of results and walks
@@ -148,13 +146,11 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
 
 #define MOST_PLANES 65535 // of a launch: blocks along y
 #define MOST_BLOCKS 65535
-#define REDUCED_ROWS 96 // of pixels, of a block that reduces floats
 
 struct decimated_constants {
     void (*reduce)(struct decimated_filter);
     void (*filter_image)(struct decimated_filter);
     void (*enlarge)(struct decimated_filter);
-    bool floats; // samples
     int table_bytes;
     int enlarging_blocks; // of a processor
     struct decimated_filter filter;
@@ -164,28 +160,21 @@ template <typename Sample, typename Result>
 static void set_kernels(struct decimated_constants *constants)
 {
     struct decimated_filter &f = constants->filter;
-    if constexpr (sizeof(Sample) == 4) {
-        constants->reduce = reduce_floats;
-        constants->filter_image = filter_floats<false>;
-        constants->enlarge = f.amount ? enlarge_floats<true> : enlarge_floats<false>;
-        constants->floats = true;
-    } else {
-        constants->reduce = reduce_bytes<Sample>;
-        constants->filter_image = filter_bytes<Sample>;
-        constants->enlarging_blocks = enlarging_blocks<Sample>(f.amount != 0);
-        if (f.up_parts == 1)
-            constants->enlarge =
-                f.amount ? enlarge<Sample, Result, true, 1> : enlarge<Sample, Result, false, 1>;
-        else
-            constants->enlarge = f.amount ? enlarge<Sample, Result, true, MOST_PARTS>
-                                          : enlarge<Sample, Result, false, MOST_PARTS>;
-        f.segments = (19 * f.step - 1) * (int)sizeof(Sample) / SEGMENT + 1;
-        // Small copies are slower: they pay where they save a fourth of the bytes.
-        bool halves = f.segments == 2 && (19 * f.step - 1) % SEGMENT < SEGMENT / 2;
-        f.half_segment = sizeof(Sample) == 1 && halves ? f.segments - 1 : -1;
-        constants->table_bytes = (f.segments * bytes_of<Sample>::PRODUCTS + f.phases) *
-                                 (int)(TABLE_CELLS * sizeof(uint4));
-    }
+    constants->reduce = reduce_bytes<Sample>;
+    constants->filter_image = filter_bytes<Sample>;
+    constants->enlarging_blocks = enlarging_blocks<Sample>(f.amount != 0);
+    if (f.up_parts == 1)
+        constants->enlarge =
+            f.amount ? enlarge<Sample, Result, true, 1> : enlarge<Sample, Result, false, 1>;
+    else
+        constants->enlarge = f.amount ? enlarge<Sample, Result, true, MOST_PARTS>
+                                      : enlarge<Sample, Result, false, MOST_PARTS>;
+    f.segments = (19 * f.step - 1) * (int)sizeof(Sample) / SEGMENT + 1;
+    // Small copies are slower: they pay where they save a fourth of the bytes.
+    bool halves = f.segments == 2 && (19 * f.step - 1) % SEGMENT < SEGMENT / 2;
+    f.half_segment = sizeof(Sample) == 1 && halves ? f.segments - 1 : -1;
+    constants->table_bytes =
+        (f.segments * bytes_of<Sample>::PRODUCTS + f.phases) * (int)(TABLE_CELLS * sizeof(uint4));
 }
 
 static void plan_decimated(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
@@ -208,12 +197,9 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
         f.up_phases++;
     for (f.down_phases = 1; f.down_phases * TILE % (GROUP * d.step);)
         f.down_phases++;
-    f.tile_columns = (SPAN - (int)sizeof(uint2) + 1) / d.step - 3;
-    f.tile_rows = max(REDUCED_ROWS / d.step, 6);
     f.amount = d.amount;
     f.shifted_amount = d.amount * 512;
     f.keep_below = stencil->keep_below;
-    f.keep_floats = stencil->fkeep_below;
     for (int i = 0; i < d.step; i++)
         for (int k = 0; k < 4; k++) {
             int away = abs(i - (k - 1) * d.step);
@@ -223,9 +209,7 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
         }
     for (int i = 0; i <= d.radius; i++)
         f.line[i] = (uint32_t)d.line[i];
-    if (stencil->depth == 32)
-        set_kernels<float, float>(constants);
-    else if (stencil->depth == 8)
+    if (stencil->depth == 8)
         stencil->floats ? set_kernels<uint8_t, float>(constants)
                         : set_kernels<uint8_t, uint8_t>(constants);
     else
@@ -280,12 +264,6 @@ static struct shape find_enlarged(const struct decimated_filter *,
                                   const struct conv_stencil_plane *plane)
 {
     return {(plane->width - 1) / BLOCK_COLUMNS + 1, (plane->height - 1) / TILE + 1};
-}
-
-static struct shape find_floats(const struct decimated_filter *f,
-                                const struct conv_stencil_plane *plane)
-{
-    return {(plane->width - 1) / WARP_COLUMNS + 1, count_filtered(f, plane->height) - 3};
 }
 
 #define MOST_ROUNDS 4
@@ -360,33 +338,16 @@ static enum conv_status launch(const struct conv_stencil_plan *plan,
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
     bool early = plan->cuda.major >= 9;
-    int64_t reduced = 0, filtered = 0, enlarged = 0, processors = plan->cuda.processors;
-    int warps = THREADS / WARP;
-    if (constants->floats) {
-        for (int p = 0; p < count; p++) {
-            int64_t width = count_coarse(f, planes[p].width);
-            reduced =
-                max(reduced, ((width - 1) / f->tile_columns + 1) *
-                                 ((count_coarse(f, planes[p].height) - 1) / f->tile_rows + 1));
-            filtered = max(filtered, width * count_filtered(f, planes[p].height) / THREADS + 1);
-        }
-        f->enlarged_rows =
-            divide_rows(f, planes, count, find_floats, warps, processors * FLOAT_BLOCKS, BATCH, 3,
-                        1, 3 + 16.0 / f->step, &enlarged);
-        start(constants->reduce, PIXEL_THREADS, reduced, count, 0, false, f, stream);
-        start(constants->filter_image, THREADS, filtered, count, 0, early, f, stream);
-        start(filter_floats<true>, THREADS, filtered, count, 0, early, f, stream);
-    } else {
-        f->filter_rows = divide_rows(f, planes, count, find_filtered, FILTER_WARPS,
-                                     processors * FILTER_BLOCKS, STRIP, 0, 0, STRIP, &filtered);
-        // A part begins with two first products and more, which take as long as 4 tiles.
-        f->enlarged_rows =
-            divide_rows(f, planes, count, find_enlarged, 1,
-                        processors * constants->enlarging_blocks, 1, 0, 0.5, 4, &enlarged);
-        if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
-            return CONV_ERR_DEVICE;
-        start(constants->filter_image, FILTER_WARPS * WARP, filtered, count, 0, early, f, stream);
-    }
+    int64_t filtered = 0, enlarged = 0, processors = plan->cuda.processors;
+    f->filter_rows = divide_rows(f, planes, count, find_filtered, FILTER_WARPS,
+                                 processors * FILTER_BLOCKS, STRIP, 0, 0, STRIP, &filtered);
+    // A part begins with two first products and more, which take as long as 4 tiles.
+    f->enlarged_rows =
+        divide_rows(f, planes, count, find_enlarged, 1, processors * constants->enlarging_blocks, 1,
+                    0, 0.5, 4, &enlarged);
+    if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
+        return CONV_ERR_DEVICE;
+    start(constants->filter_image, FILTER_WARPS * WARP, filtered, count, 0, early, f, stream);
     start(constants->enlarge, THREADS, enlarged, count, 0, early, f, stream);
     return launch_status();
 }
@@ -415,11 +376,11 @@ const struct conv_variant conv_cuda_decimated = {
     score_always<50>,
     plan_decimated,
     run_decimated,
-    WARP_COLUMNS,
+    BLOCK_COLUMNS,
     64,
     false,
     true,
-    true,
+    false,
     true,
     false,
     true,

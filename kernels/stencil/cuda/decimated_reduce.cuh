@@ -41,13 +41,11 @@ struct decimated_filter {
     int32_t pad;
     int32_t segments, phases, block_rows, store_blocks, strip_rows; // see reduce_bytes
     int32_t half_segment;                     // that of which 32 bytes are used; -1: there is none
-    int32_t tile_columns, tile_rows;          // coarse samples of a block that reduces floats
-    int32_t enlarged_rows;                    // of a warp: coarse rows of floats, tiles of integers
+    int32_t enlarged_rows;                    // tiles of a warp
     int32_t filter_rows;                      // of a warp that filters integers
     int32_t up_phases, up_parts, down_phases; // its tables: see write_up
     int32_t amount, shifted_amount;           // the latter times 2^32 / 2^23, for 8 bits
     int64_t keep_below;
-    float keep_floats;
     uint32_t down[MOST_STEP][4], up[MOST_STEP][4];
     uint16_t halves[MOST_STEP][4]; // of `up`, as half-precision numbers
     uint32_t line[MOST_RADIUS + 1];
@@ -66,18 +64,13 @@ template <> struct samples_of<uint16_t> {
     typedef uint32_t filtered_type;
     static constexpr int FILTERED = 20, ONE = 4;
 };
-template <> struct samples_of<float> {
-    typedef float coarse_type, filtered_type;
-    static constexpr int FILTERED = 0, ONE = 0;
-};
 
 // The cells of a plane.
 template <typename Sample> struct grid {
     int coarse_width, coarse_height, width, height;
-    int coarse_pitch, pitch; // of rows: of integers a multiple of 8, and even
+    int coarse_pitch, pitch; // of rows: a multiple of 8, and even
     typename samples_of<Sample>::coarse_type *coarse;
     typename samples_of<Sample>::filtered_type *filtered;
-    float *columns; // floats filtered by columns
 };
 
 template <typename Sample>
@@ -88,13 +81,12 @@ __device__ static inline struct grid<Sample> find_grid(const struct decimated_fi
     grid.height = (plane.height - 1) / f.step + 4;
     grid.coarse_width = grid.width + 2 * f.pad;
     grid.coarse_height = grid.height + 2 * f.pad;
-    grid.coarse_pitch = sizeof(Sample) == 4 ? grid.coarse_width : (grid.coarse_width + 7) / 8 * 8;
+    grid.coarse_pitch = (grid.coarse_width + 7) / 8 * 8;
     grid.pitch = (grid.width + 1) / 2 * 2;
     uint8_t *cells = f.scratch + (size_t)plane.cuda.work_counter * CONV_DECIMATED_CELLS_ALIGN;
     size_t coarse = (size_t)grid.coarse_width * grid.coarse_height;
     size_t columns = (size_t)grid.coarse_width * grid.height;
     grid.coarse = (typename samples_of<Sample>::coarse_type *)cells;
-    grid.columns = (float *)cells + coarse;
     grid.filtered = (typename samples_of<Sample>::filtered_type *)cells +
                     (coarse + columns + 1) / 2 * 2 * sizeof(float) / sizeof *grid.filtered;
     return grid;
