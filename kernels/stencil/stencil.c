@@ -29,7 +29,6 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_threshold,
     &conv_cuda_constant,
     &conv_cuda_decimated,
-    &conv_cuda_decimated_floats,
 #endif
 #ifdef __x86_64__
     &conv_cpu_separable_vnni,

@@ -43,6 +43,8 @@ static const struct architecture architectures[] = {
     {"avx2", CONV_ON_CPU, CONV_CPU_SSE41 | CONV_CPU_AVX2},
     {"avx512", CONV_ON_CPU, CONV_CPU_SSE41 | CONV_CPU_AVX2 | CONV_CPU_AVX512},
     {"vnni", CONV_ON_CPU, CONV_CPU_SSE41 | CONV_CPU_AVX2 | CONV_CPU_AVX512 | CONV_CPU_VNNI},
+    {"vbmi", CONV_ON_CPU,
+     CONV_CPU_SSE41 | CONV_CPU_AVX2 | CONV_CPU_AVX512 | CONV_CPU_VNNI | CONV_CPU_VBMI},
 #endif
 };
 _Static_assert(COUNT(architectures) <= MOST_ARCHITECTURES, "room for them");
@@ -66,8 +68,7 @@ static int print_shares(const struct tally *tally, const struct row *rows, int c
 {
     int rare = 0;
     for (int place = 0; place < 2; place++) {
-        const char *name = place == CONV_ON_CUDA ? "CUDA" : "CPU";
-        printf("\n%-32s", name);
+        printf("\n%-32s", place == CONV_ON_CUDA ? "CUDA" : "CPU");
         for (int a = 0; a < COUNT(architectures); a++)
             if ((int)architectures[a].place == place)
                 printf("%8s", architectures[a].name);
@@ -89,11 +90,11 @@ static int print_shares(const struct tally *tally, const struct row *rows, int c
                 inputs += tally->inputs[a];
                 printf("%7.1f%%", 100.0 * (double)tally->chosen[r][a] / (double)tally->inputs[a]);
             }
-            bool few = (double)chosen < LEAST_SHARE * (double)inputs;
-            bool is_definition = strcmp(rows[r].name, definition) == 0;
-            rare += few && !is_definition;
+            bool few = (double)chosen < LEAST_SHARE * (double)inputs &&
+                       strcmp(rows[r].name, definition) != 0;
+            rare += few;
             printf("%7.2f%%%s\n", 100.0 * (double)chosen / (double)inputs,
-                   few && !is_definition ? "  less than 1 %" : "");
+                   few ? "  less than 1 %" : "");
         }
     }
     return rare;

@@ -179,6 +179,10 @@ static void set_kernels(struct decimated_constants *constants)
 
 static void plan_decimated(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
+    if (stencil->depth == 32) {
+        conv_cuda_decimated_floats_plan(stencil, plan);
+        return;
+    }
     auto *constants = constants_of<struct decimated_constants>(plan);
     struct decimated_filter &f = constants->filter;
     const struct conv_decimated &d = stencil->decimated;
@@ -355,6 +359,8 @@ static enum conv_status launch(const struct conv_stencil_plan *plan,
 static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
                                       const struct conv_stencil_batch *batch)
 {
+    if (plan->stencil->depth == 32)
+        return conv_cuda_decimated_floats_run(plan, batch);
     const auto *constants = constants_of<struct decimated_constants>(plan);
     struct decimated_filter f = constants->filter;
     enum conv_status status = CONV_OK;
@@ -380,7 +386,7 @@ const struct conv_variant conv_cuda_decimated = {
     64,
     false,
     true,
-    false,
+    true,
     true,
     false,
     true,

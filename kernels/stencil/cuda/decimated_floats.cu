@@ -180,12 +180,8 @@ static __global__ void __launch_bounds__(THREADS)
 #define MOST_PLANES 65535 // of a launch: blocks along y
 #define MOST_BLOCKS 65535
 
-static bool can_floats(const struct conv_stencil *stencil)
-{
-    return stencil->depth == 32;
-}
-
-static void plan_floats(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+void conv_cuda_decimated_floats_plan(const struct conv_stencil *stencil,
+                                     struct conv_stencil_plan *plan)
 {
     auto *f = constants_of<struct float_filter>(plan);
     memcpy(f->near, stencil->coarse.near, sizeof f->near);
@@ -222,8 +218,8 @@ static enum conv_status launch(const struct conv_stencil_plane *planes, int coun
     return launch_status();
 }
 
-static enum conv_status run_floats(const struct conv_stencil_plan *plan,
-                                   const struct conv_stencil_batch *batch)
+enum conv_status conv_cuda_decimated_floats_run(const struct conv_stencil_plan *plan,
+                                                const struct conv_stencil_batch *batch)
 {
     struct float_filter f = *constants_of<struct float_filter>(plan);
     enum conv_status status = CONV_OK;
@@ -235,22 +231,3 @@ static enum conv_status run_floats(const struct conv_stencil_plan *plan,
     }
     return status;
 }
-
-const struct conv_variant conv_cuda_decimated_floats = {
-    "cuda_decimated_floats",
-    "large Gaussians of float32 samples, by way of a coarse image of float64",
-    CONV_ON_CUDA,
-    75,
-    can_floats,
-    score_always<60>,
-    plan_floats,
-    run_floats,
-    THREADS,
-    64,
-    false,
-    true,
-    true,
-    true,
-    false,
-    true,
-};
