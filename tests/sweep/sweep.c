@@ -3,8 +3,7 @@
 // filters on all kinds of images, and the layers of `conv bench layers --network all`. The choice
 // needs no device. Prints the share of each row on each architecture; fails if a row of the
 // stencils' table gets less than 1 % of the inputs on the architectures that it is made for, or if
-// an input has no row.
-// Usage: sweep FOLDER, that of filters.txt.
+// an input has no row. Usage: sweep FOLDER, that of filters.txt.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
