@@ -82,16 +82,14 @@ def test_the_summary_adds_up(box):
 def test_cpu_utilisation_is_what_the_system_counts(box):
     """The closing line once counted the time of other processes as "cores idle"; the page named it differently."""
     fill_with_noise(box / "in", 8 if is_sanitized() else 30)
-    for _ in range(3):  # the page is written after the last record, which takes longer on a busy machine
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        result = run("emboss", "-v", "-z", "9", "--json", "--html", "p.html", "in", "out")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        used = pytest.approx(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, rel=0.3, abs=0.05)
-        summary = result.records()[-1]
-        counted = summary["cpu_utilisation"] * summary["cores"] * summary["seconds"]
-        if counted == used:
-            break
-    assert counted == used
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = run("emboss", "-v", "-z", "9", "--json", "--html", "p.html", "in", "out")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    summary = result.records()[-1]
+    counted = summary["cpu_utilisation"] * summary["cores"] * summary["seconds"]
+    # Starting, the page and the search for leaks are not counted: with sanitizers, more than the rest.
+    assert (0 if is_sanitized() else used / 2) < counted < used + 0.02
     percent = f"{100 * summary['cpu_utilisation']:.0f}"
     assert re.search(rf"CPU utilisation {percent} %$", result.err.splitlines()[-1]), result.err
     page = render("p.html")
