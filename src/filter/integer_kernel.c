@@ -116,13 +116,10 @@ void conv_integer_separable(struct conv_filter *filter, const double *ideal, int
 void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side)
 {
     struct conv_integer_line line;
-    int32_t scale = BYTE_SCALE;
-    for (;;) {
-        conv_integer_round_line(&line, ideal, side, scale);
-        if (line.coef[side / 2] <= MOST_BYTE)
-            break;
-        scale /= 2;
-    }
+    int32_t scale = 2 * BYTE_SCALE;
+    do
+        conv_integer_round_line(&line, ideal, side, scale /= 2);
+    while (line.coef[side / 2] > MOST_BYTE);
     set_product(filter, &line, ideal);
 }
 
@@ -150,8 +147,7 @@ static void trim(struct conv_filter *filter)
     for (int j = 0; j < height; j++)
         for (int i = 0; i < width; i++)
             if (filter->coef[j * width + i] != 0) {
-                int x = i > width / 2 ? i - width / 2 : width / 2 - i;
-                int y = j > height / 2 ? j - height / 2 : height / 2 - j;
+                int x = abs(i - width / 2), y = abs(j - height / 2);
                 reach_x = x > reach_x ? x : reach_x;
                 reach_y = y > reach_y ? y : reach_y;
             }
@@ -248,14 +244,15 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
 
 // --- large Gaussians -----------------------------------------------------------------------------
 
-// With cubic B-splines to reduce and to enlarge, a coarse image is an excellent approximation as
-// soon as a Gaussian has a sigma of 1.5 coarse samples: a spline's variance does not depend on
-// where a pixel lies between the samples, and variances add up.
+// The image is reduced and enlarged by bells that end after two steps and pass as little as
+// possible of the frequencies that a coarse image has not ("exponential of semicircle": Barnett,
+// Magland and af Klinteberg, SIAM J. Sci. Comput. 41(5), 2019). With a line of the variance that
+// the bells leave that is an excellent approximation of a Gaussian from a sigma of 1.23 steps on.
 
 #define WEIGHTS 65536 // sum of `down` and of `line`
 #define UPS 1024      // of four numbers of `up`
 #define CUT 4.0       // of the line, in sigma
-#define LEAST_SIGMA 1.0
+#define LEAST_VARIANCE 0.5
 #define MOST_STEP CONV_DECIMATED_MAX_STEP
 #define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
 // Coarse samples that a pixel depends on, and how far pixels are from it.
@@ -266,13 +263,9 @@ bool conv_integer_sharpen(struct conv_filter *filter, const double *ideal, int s
 
 static const int steps[] = {32, 24, 16, 12, 8, 6, 4, 3, 2}; // all divide CONV_DECIMATED_GRID
 
-// The cubic B-spline.
-static double spline(double x)
+static double bell(double x, double shape)
 {
-    x = fabs(x);
-    if (x < 1)
-        return 2.0 / 3 - x * x + x * x * x / 2;
-    return x < 2 ? (2 - x) * (2 - x) * (2 - x) / 6 : 0;
+    return x * x < 4 ? exp(shape * (sqrt(1 - x * x / 4) - 1)) : 0;
 }
 
 // The right half of `ideal`, whose sum is 1, as integers with the sum WEIGHTS.
@@ -284,23 +277,28 @@ static void round_half(int32_t *half, const double *ideal, int side)
         half[i] = line.coef[side / 2 + i];
 }
 
-static void set_down(struct conv_decimated *d)
+static void set_down(struct conv_decimated *d, double shape)
 {
-    double ideal[CONV_INTEGER_MAX_SIDE];
+    double ideal[CONV_INTEGER_MAX_SIDE], sum = 0;
     int centre = 2 * d->step - 1;
     for (int i = 0; i <= 2 * centre; i++)
-        ideal[i] = spline((double)(i - centre) / d->step) / d->step;
+        sum += ideal[i] = bell((double)(i - centre) / d->step, shape);
+    for (int i = 0; i <= 2 * centre; i++)
+        ideal[i] /= sum;
     round_half(d->down, ideal, 2 * centre + 1);
 }
 
 // What rounding leaves of the sum goes to the larger of the two middle weights: to both, half way
 // between two samples. The second half of the pixels mirrors the first.
-static void set_up(struct conv_decimated *d)
+static void set_up(struct conv_decimated *d, double shape)
 {
     for (int k = 0; 2 * k <= d->step; k++) {
         int32_t *up = d->up[k], rest = UPS;
+        double bells[4], sum = 0;
         for (int i = 0; i < 4; i++)
-            rest -= up[i] = (int32_t)floor(UPS * spline((double)k / d->step + 1 - i) + 0.5);
+            sum += bells[i] = bell((double)k / d->step + 1 - i, shape);
+        for (int i = 0; i < 4; i++)
+            rest -= up[i] = (int32_t)floor(UPS * bells[i] / sum + 0.5);
         bool half = 2 * k == d->step;
         up[1] += half ? rest / 2 : rest;
         up[2] += half ? rest / 2 : 0;
@@ -309,16 +307,22 @@ static void set_up(struct conv_decimated *d)
     }
 }
 
-// False: the coarse image would be too coarse or too fine.
+// False: the coarse image would be too coarse or too fine. Weights are below half of their sum: 16
+// bits with a sign hold them.
 static bool set_line(struct conv_decimated *d, double sigma)
 {
-    double ideal[CONV_INTEGER_MAX_SIDE], sum = 0;
-    double variance = sigma * sigma / (d->step * d->step) - 2.0 / 3; // of the splines: 1/3 each
-    // A Gaussian's fourth cumulant is 0, the two splines' is -1/15: the line has 1/15, by the first
-    // term of its Edgeworth series (a Hermite polynomial of degree 4).
-    double fourth = 1.0 / 15 / (24 * variance * variance);
-    if (variance < LEAST_SIGMA * LEAST_SIGMA - 2.0 / 3 || CUT * sqrt(variance) > MOST_RADIUS)
+    double ideal[CONV_INTEGER_MAX_SIDE], sum = 0, second = 0, fourth = 0;
+    for (int i = 1; i < 2 * d->step; i++) {
+        double z = (double)(i * i) / (d->step * d->step);
+        second += 2 * z * d->down[i] / WEIGHTS;
+        fourth += 2 * z * z * d->down[i] / WEIGHTS;
+    }
+    double variance = sigma * sigma / (d->step * d->step) - 2 * second; // of two bells
+    if (variance < LEAST_VARIANCE || CUT * sqrt(variance) > MOST_RADIUS)
         return false;
+    // A Gaussian's fourth cumulant is 0: the line has the bells' with the other sign, by the first
+    // term of its Edgeworth series (a Hermite polynomial of degree 4).
+    fourth = 2 * (3 * second * second - fourth) / (24 * variance * variance);
     d->radius = (int)ceil(CUT * sqrt(variance));
     for (int i = -d->radius; i <= d->radius; i++) {
         double z = i * i / variance; // squared
@@ -327,7 +331,7 @@ static bool set_line(struct conv_decimated *d, double sigma)
     for (int i = 0; i <= 2 * d->radius; i++)
         ideal[i] /= sum;
     round_half(d->line, ideal, 2 * d->radius + 1);
-    return true;
+    return d->line[0] < WEIGHTS / 2;
 }
 
 // The sum of |weight - Gaussian| over all pixels of a line, for the result k pixels after a coarse
@@ -357,15 +361,9 @@ static double line_error(const struct conv_decimated *d, int k, const double *ga
 // up.
 static double find_deviation(const struct conv_decimated *d, double sigma)
 {
-    double gaussian[MOST_REACH], sum = 0, most = 0;
-    for (int i = 0; i < 10 * sigma + MOST_STEP || i < MOST_REACH; i++) {
-        double value = exp(-(double)i * i / (2 * sigma * sigma));
-        sum += i ? 2 * value : value;
-        if (i < MOST_REACH)
-            gaussian[i] = value;
-    }
-    for (int i = 0; i < MOST_REACH; i++)
-        gaussian[i] /= sum;
+    double gaussian[MOST_REACH], most = 0;
+    for (int i = 0; i < MOST_REACH; i++) // over all pixels the sum equals the integral, to 1e-76
+        gaussian[i] = exp(-(double)i * i / (2 * sigma * sigma)) / (sigma * sqrt(2 * M_PI));
     for (int k = 0; 2 * k <= d->step; k++)
         most = fmax(most, line_error(d, k, gaussian));
     return 255 * (2 * most + most * most) / 2 + ROUNDING;
@@ -379,10 +377,12 @@ void conv_filter_decimate(struct conv_filter *filter, double sigma, double amoun
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         struct conv_decimated d = {.step = steps[s], .around = 4, .sigma = sigma, .gain = amount};
         d.amount = (int32_t)floor(amount * CONV_DECIMATED_AMOUNT + 0.5);
+        // The larger, the narrower is the bell; the best ones, found by trying, grow with sigma.
+        double shape = fmin(10, fmax(8.2, 4.2 + 3.2 * sigma / d.step));
+        set_down(&d, shape);
+        set_up(&d, shape);
         if (!set_line(&d, sigma))
             continue;
-        set_down(&d);
-        set_up(&d);
         double deviation = find_deviation(&d, sigma);
         if (amount > 0)
             deviation = deviation * d.amount / CONV_DECIMATED_AMOUNT +

@@ -345,7 +345,7 @@ def test_list_and_show_name_them():
         assert show([record["example"]])[0]["name"] == record["example"]
     text = run("show", "gaussian:2.5").out
     assert "before rounding, on any image, at its border as well\n" in text and "separable    yes: column" in text
-    assert "reduced to one sample in 24 rows and columns" in run("show", "gaussian:40").out
+    assert "reduced to one sample in 32 rows and columns" in run("show", "gaussian:40").out
     assert "conv layer takes the name" in run("show", "log:1.5").out and "a bank of" in run("show", "log:7").out
 
 
