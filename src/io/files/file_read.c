@@ -117,10 +117,7 @@ static enum conv_status view_file(const struct conv_file_read *how, const struct
     enum conv_status status = item->ops->view(item, input, &file->bytes, &file->size, err);
     if (!status && file->size > how->limit)
         status = refuse_size(err);
-    if (status)
-        return status;
-    *format = conv_formats_find(file->bytes, file->size);
-    return conv_format_check_head(*format, file->bytes, file->size, err);
+    return status ? status : conv_formats_check(format, file->bytes, file->size, true, err);
 }
 
 static enum conv_status map_file(struct conv_input *input, struct conv_file *file,
