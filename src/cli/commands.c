@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -82,13 +83,14 @@ static void print_command(const struct conv_command_row *row)
 
 static void print_everything(void)
 {
-    fputs("conv " CONV_VERSION ": filters images (PNG, JPEG) by convolution, on GPUs or CPU cores\n"
+    fputs("conv " CONV_VERSION
+          ": sharpens, blurs and finds edges in folders of images on CPUs or GPUs\n"
           "\n"
           "Usage:\n"
           "  conv FILTER[,FILTER...] [OPTIONS] INPUT... OUTPUT\n"
           "  conv FILTER[,FILTER...] --in-place|--beside|--output OUTPUT [OPTIONS] INPUT...\n"
           "\n"
-          "  conv emboss photos embossed          every image of a folder, into a folder\n"
+          "  conv unsharp:1,0.6 photos sharp      every image of a folder, into a folder\n"
           "  conv blur,sharpen photo.png out.png  one image, two filters in turn\n"
           "  conv emboss - - <a.png >b.png        standard input to standard output\n"
           "\n"
@@ -119,7 +121,8 @@ static void print_usage(unsigned commands)
 // The short help, which fits a screen of 24 lines.
 static void print_short(void)
 {
-    fputs("conv " CONV_VERSION ": filters images (PNG, JPEG) by convolution, on GPUs or CPU cores\n"
+    fputs("conv " CONV_VERSION
+          ": sharpens, blurs and finds edges in folders of images on CPUs or GPUs\n"
           "\n"
           "  conv FILTER[,FILTER...] [OPTIONS] INPUT... OUTPUT\n"
           "  conv emboss photo.png out.png              one image\n"
@@ -178,15 +181,6 @@ static void print_commands_of(unsigned commands)
     putchar(']');
 }
 
-static void print_command_json(const struct conv_command_row *row)
-{
-    fputs("{\"name\":", stdout);
-    conv_json_string(stdout, row->words);
-    conv_json_member(stdout, "operands", row->operands);
-    conv_json_member(stdout, "summary", row->summary);
-    putchar('}');
-}
-
 static void print_choices(const char *const *choices)
 {
     fputs(choices ? ",\"choices\":[" : ",\"choices\":null", stdout);
@@ -235,8 +229,11 @@ static void print_json(unsigned commands)
     for (size_t i = 0; i < conv_command_count; i++) {
         if (!(commands & 1u << conv_command_table[i].command))
             continue;
-        fputs(separator, stdout);
-        print_command_json(&conv_command_table[i]);
+        printf("%s{\"name\":", separator);
+        conv_json_string(stdout, conv_command_table[i].words);
+        conv_json_member(stdout, "operands", conv_command_table[i].operands);
+        conv_json_member(stdout, "summary", conv_command_table[i].summary);
+        putchar('}');
         separator = ",";
     }
     fputs("],\"options\":[", stdout);
@@ -271,20 +268,13 @@ static int print_help(const struct conv_options *options)
         print_json(commands);
     } else if (of_command) {
         print_usage(commands);
+        if (options->command == CONV_COMMAND_RUN)
+            puts("\n`conv list` prints the filters, `conv show FILTER` explains one.");
         is_short ? print_names(options->command) : print_options(commands);
     } else {
         is_short ? print_short() : print_everything();
     }
     return conv_errors_flush();
-}
-
-// For a command line without command and filter: prints a message and returns CONV_EXIT_USAGE.
-static int print_missing(void)
-{
-    struct conv_err err = {0};
-    conv_err_set(&err, CONV_ERR_USAGE,
-                 "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
-    return conv_errors_fail(&err);
 }
 
 void conv_print_libraries(void); // cmake/formats.cmake
@@ -299,20 +289,21 @@ static int version_main(const struct conv_options *options)
     return conv_errors_flush();
 }
 
-// For a word that is neither a command nor a filter, `reason` says why not: an option, or an error.
-static int print_word(const char *word, bool json, struct conv_err *reason)
+// For a word that is neither a command nor a filter. *reason says why not; if it suggests no
+// filter, a command may be meant, or after conv help an option.
+static enum conv_status suggest(const char *word, bool helps, struct conv_err *reason)
 {
-    const struct conv_option *row = conv_option_find(word);
-    if (row) {
-        json ? print_option_json(row, NULL) : print_option(row);
-        return conv_errors_flush();
-    }
+    if (strstr(reason->text, "did you mean"))
+        return reason->status;
     const char *near = conv_suggest_nearest(word, &conv_command_table[1].words,
                                             sizeof conv_command_table[0], conv_command_count - 1);
-    if (near)
-        conv_err_set(reason, CONV_ERR_USAGE,
-                     "'%.64s' is neither a command nor a filter; did you mean '%s'?", word, near);
-    return conv_errors_fail(reason);
+    if (!near && helps)
+        near = conv_suggest_nearest(word, &conv_option_table[0].name, sizeof conv_option_table[0],
+                                    conv_option_count);
+    return !near ? reason->status
+                 : conv_err_set(reason, CONV_ERR_USAGE,
+                                "'%.64s' is neither a command nor a filter; did you mean '%s'?",
+                                word, near);
 }
 
 static int help_main(const struct conv_options *options)
@@ -325,11 +316,17 @@ static int help_main(const struct conv_options *options)
         return print_help(options);
     const char *word = options->operands[0];
     of_word.command = conv_options_find_command(options->operands, options->operand_count, &used);
-    if (of_word.command == CONV_COMMAND_RUN && strcmp(word, "FILTER") != 0 &&
-        strcmp(word, "custom") != 0 &&
-        conv_filter_parse_chain(filters, &count, word, &options->filter.settings, &err))
-        return print_word(word, options->report.json, &err);
-    return print_help(&of_word);
+    if (of_word.command != CONV_COMMAND_RUN || strcasecmp(word, "FILTER") == 0 ||
+        strcmp(word, "custom") == 0 ||
+        !conv_filter_parse_chain(filters, &count, word, &options->filter.settings, &err))
+        return print_help(&of_word);
+    const struct conv_option *row = conv_option_find(word);
+    if (!row) {
+        suggest(word, true, &err);
+        return conv_errors_fail(&err);
+    }
+    options->report.json ? print_option_json(row, NULL) : print_option(row);
+    return conv_errors_flush();
 }
 
 // True if the name is that of a folder or of an image: an input rather than a filter. *kind says
@@ -388,7 +385,8 @@ enum conv_status conv_commands_parse_chain(const struct conv_options *options, c
     const char *kind;
     if (is_input(text, &kind))
         return refuse_input(options, text, kind, err);
-    return err->status = CONV_ERR_USAGE;
+    err->status = CONV_ERR_USAGE;
+    return options->command == CONV_COMMAND_RUN ? suggest(text, false, err) : err->status;
 }
 
 enum conv_status conv_commands_check_operands(const struct conv_options *options,
@@ -442,8 +440,11 @@ static int run(const struct conv_device_ops *const *backends, int argc, char **a
         options.operand_count = 0;
         return version_main(&options);
     }
-    if (options.operand_count == 0)
-        return print_missing();
+    if (options.operand_count == 0) {
+        conv_err_set(&err, CONV_ERR_USAGE,
+                     "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
+        return conv_errors_fail(&err);
+    }
     if (commands[options.command] != conv_bench_main) // which parses the options once more
         conv_commands_say_note(&options.report);
     options.argv = argv;

@@ -78,8 +78,9 @@ int conv_list_main(const struct conv_options *options)
     bool json = options->report.json;
     const char *what = options->operand_count ? options->operands[0] : "";
     bool banks = strcmp(what, "banks") == 0, kernels = strcmp(what, "kernels") == 0;
-    if (options->operand_count > 0 && !banks && !kernels)
-        conv_err_set(&err, CONV_ERR_USAGE, "conv list takes banks or kernels, not '%s'", what);
+    if (!banks && !kernels && *what && strcmp(what, "filters") != 0)
+        conv_err_set(&err, CONV_ERR_USAGE, "conv list takes filters, banks or kernels, not '%s'",
+                     what);
     else if (options->operand_count > 1)
         conv_err_set(&err, CONV_ERR_USAGE, "conv list %s takes nothing else, not '%s'", what,
                      options->operands[1]);

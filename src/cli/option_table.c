@@ -21,7 +21,7 @@
 
 const struct conv_command_row conv_command_table[] = {
     {CONV_COMMAND_RUN, "FILTER", "INPUT... OUTPUT", "filter images"},
-    {CONV_COMMAND_LIST, "list", "[banks|kernels]",
+    {CONV_COMMAND_LIST, "list", "[filters|banks|kernels]",
      "list the filters, the filter banks, or the kernels"},
     {CONV_COMMAND_SHOW, "show", "FILTER",
      "explain a filter or bank and how it would run on this machine"},

@@ -41,7 +41,7 @@ def test_forms_of_other_programs(photo, typed, written):
     (["custom", "-k", "Gaussian:0x2", "a.png", "b.png"], "kernels with a name are filters: gaussian:2"),
     (["sharpen", "0x1", "a.png", "b.png"], "numbers follow a colon: sharpen:AMOUNT"), (["unsharp", "150%", "a.png", "b.png"], "numbers follow a colon"),
     (["-sharpen", "a.png", "b.png"], "filters have no dash: conv sharpen"), (["-unsharp", "0x1", "a.png", "b.png"], "filters have no dash"),
-    (["-blur", "a.png", "b.png"], "filters have no dash: conv blur"),
+    (["-blur", "a.png", "b.png"], "filters have no dash: conv blur"), (["lits"], "'lits' is neither a command nor a filter; did you mean 'list'?"),
     (["emboss", "--max-pixels", "lots", "a.png", "b.png"], "--max-pixels takes a size such as 512M"),
     (["emboss", "a.png", "a.7z"], "archives of the format 7z cannot be written"), (["emboss", "in", "in"], "input and output are the same folder"),
     (["emboss", "in/b.png", "in/b.png"], "the output would overwrite the input"),
@@ -56,7 +56,8 @@ def test_help_shows_an_option():
     assert run("help", "jobs").out.startswith("  -j, --jobs N  ")
     record, = run("help", "max-pixels", "--json").records()
     assert record["name"] == "max-pixels" and "conv" not in record
-    assert "unknown filter 'bordr'" in run("help", "bordr", code=2).err
+    assert "did you mean 'border'?" in run("help", "bordr", code=2).err
+    assert "Usage:\n  conv FILTER INPUT" in run("help", "filter").out  # it was the option --filter of conv bench
 
 
 @pytest.mark.parametrize("extension", ("cbz", "epub"))

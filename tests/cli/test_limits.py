@@ -151,7 +151,7 @@ def test_memory_for_fewer_workers(box):
                        (["-j1", "--mem-limit=1G", "large.png"], r": no memory for .*: Cannot allocate memory$")):
         result = subprocess.run([*limited, *args, "out"], capture_output=True, text=True, check=False)
         assert result.returncode == 1 and re.search(text, result.stderr, re.MULTILINE), result.stderr
-    assert "conv list takes banks or kernels, not 'x'" in run("list", "x", code=2).err
+    assert "conv list takes filters, banks or kernels, not 'x'" in run("list", "x", code=2).err
 
 
 def test_affinity(box):
