@@ -4,6 +4,8 @@ arrays, or its name, has been passed to a function of conv."""
 
 import numpy
 
+from ._types import DeviceError
+
 _KINDS = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax": "jax", "jaxlib": "jax", "conv": "conv"}
 
 
@@ -34,18 +36,20 @@ def _load_torch():
     if _raw_stream is None:
         _raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     _torch = torch
+    return torch
 
 
 def torch_stream(device):
     if _torch is None:
         _load_torch()
-    return _raw_stream(device)
+    try:
+        return _raw_stream(device)
+    except (AssertionError, RuntimeError) as error:  # torch without CUDA, or without such a device
+        raise DeviceError(f"torch cannot use cuda:{device}: {str(error).partition(chr(10))[0]}") from None
 
 
 def refuse_grad(tensor, name):
-    if _torch is None:
-        _load_torch()
-    if tensor.requires_grad and _torch.is_grad_enabled():
+    if tensor.requires_grad and (_torch or _load_torch()).is_grad_enabled():
         raise BufferError(f"{name}: the tensor requires grad, and conv computes no gradients: pass "
                           "tensor.detach(), or call it under torch.no_grad()")
 
@@ -73,13 +77,12 @@ def cupy_stream(device):
 
 
 def torch_empty(shape, dtype, device):
-    if _torch is None:
-        _load_torch()
+    torch = _torch or _load_torch()
     place = _torch_devices.get(device)
     if place is None:
-        place = _torch.device("cpu" if device < 0 else f"cuda:{device}")
+        place = torch.device("cpu" if device < 0 else f"cuda:{device}")
         _torch_devices[device] = place
-    tensor = _torch.empty(shape, dtype=getattr(_torch, dtype), device=place)
+    tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=place)
     return tensor, tensor.data_ptr()
 
 
@@ -101,11 +104,7 @@ def jax_array(array):
 
 def contiguous(kind, array):
     """A copy in device memory with positive strides, or None."""
-    if kind == "torch":
-        return array.contiguous()
-    if kind == "cupy":
-        return array.copy(order="C")
-    return None
+    return array.contiguous() if kind == "torch" else array.copy(order="C") if kind == "cupy" else None
 
 
 def host_numbers(array, name, dtype):

@@ -149,10 +149,10 @@ void check_fit(Decode &call, size_t i, const conv_image_info &info)
     const conv_image &image = call.images[i];
     char text[200];
     snprintf(text, sizeof text,
-             "its shape and type (%d x %d, %d channels, %s) are not those of "
-             "its array (%d x %d, %d, %s)",
-             info.width, info.height, info.channels, sample_name(info.sample), image.width,
-             image.height, image.channels, sample_name(image.sample));
+             "its shape and type (%d x %d, %d channels, %s) are not those of %s (%d x %d, %d, %s)",
+             info.width, info.height, info.channels, sample_name(info.sample),
+             call.given ? "its array" : "the batch", image.width, image.height, image.channels,
+             sample_name(image.sample));
     if (image.width != info.width || image.height != info.height ||
         image.channels != info.channels || image.sample != info.sample)
         call.fail(i, CONV_ERR_USAGE, text);

@@ -73,8 +73,9 @@ def test_a_batch_in_which_all_files_fail(layout, shape):
     out = np.full((2, 5, 4), 9, np.uint8)
     same, errors = conv.decode_png([b"", b"junk"], errors="return", batch=True, layout="HW", out=out)
     assert same is out and not out.any() and len(errors) == 2
-    with pytest.raises(conv.PngError, match="item 0"):
-        conv.decode_png([b"", b"junk"], batch=True, layout=layout)
+    for files, said in (([b"", b"junk"], "item 0"), ([conv.encode_png(image) for image in (out[0], out[0, 1:])], "item 1.* not those of the batch")):
+        with pytest.raises(conv.PngError, match=said):
+            conv.decode_png(files, batch=True, layout=layout)
 
 
 def test_max_pixels():
