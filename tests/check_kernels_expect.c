@@ -191,7 +191,7 @@ void check_case_print(const struct check_case *c)
         printf(" %.17g", f->coef[k]);
     printf(", threshold %.17g\n", f->threshold);
     if (c->seed)
-        printf("  again: check_kernels --seed %" PRIu64 " --rounds 1\n", c->seed);
+        printf("  again: the same command with --seed %" PRIu64 " --rounds 1\n", c->seed);
 }
 
 static bool is_nan(unsigned bits)
