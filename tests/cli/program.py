@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Runs the program under test and reads its output."""
 import contextlib
+import fcntl
 import functools
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 import pytest
@@ -48,13 +51,13 @@ def start(*args, **kwargs):
     return subprocess.Popen([*RUNNER, BINARY, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kwargs)
 
 
-# Starts the program and records its peak memory and processor time. It is a process of its own, since on Linux the peak
+# Starts the program and records its peak memory and the pages that it touched. It is a process of its own, since on Linux the peak
 # starts at the memory of the parent: a bare Python is small, one with NumPy and images is not.
 LAUNCHER = """
 import os, sys
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
 with open(sys.argv[1], "w") as file:
-    file.write(f"{usage.ru_maxrss} {usage.ru_utime + usage.ru_stime}")
+    file.write(f"{usage.ru_maxrss} {usage.ru_minflt}")
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 
@@ -115,7 +118,7 @@ def run_on(place, *args, coders=()):
 
 
 def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
-    """Like run(); the Result also has `peak` (memory in bytes, 10 MB or more) and `seconds` (processor time)."""
+    """Like run(); the Result also has `peak` (memory in bytes, 10 MB or more) and `faults` (pages that were touched)."""
     with tempfile.NamedTemporaryFile("r") as note:
         launcher = [sys.executable, "-S", "-E", "-c", LAUNCHER, note.name]
         process = subprocess.Popen([*launcher, BINARY, *map(os.fspath, args)], stdin=subprocess.PIPE,
@@ -127,8 +130,8 @@ def measure(*args, code=0, stdin=b"", timeout=TIMEOUT):
             process.communicate()
             raise
         result = checked(args, code, Result(process.returncode, out, err))
-        peak, seconds = note.read().split()
-        result.peak, result.seconds = int(peak) * 1024, float(seconds)
+        peak, result.faults = map(int, note.read().split())
+        result.peak = peak * 1024
     return result
 
 
@@ -158,6 +161,27 @@ def states(process):
             with open(f"{tasks}/{task}/stat") as file:
                 found.add(file.read().rpartition(")")[2].split()[0])
     return found
+
+
+def until_idle(process):
+    """Waits until all threads are asleep and none has run between two looks: without an event, nothing more will happen."""
+    last = None
+
+    def is_idle():
+        nonlocal last
+        switches, before = {}, last
+        for task in os.listdir(f"/proc/{process.pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{process.pid}/task/{task}/status") as file:
+                switches[task] = re.findall(r"ctxt_switches:\s*(\d+)", file.read())
+        last = switches
+        return states(process) == {"S"} and switches == before
+
+    until(is_idle, process)
+
+
+def waiting_bytes(pipe):
+    """How many bytes of the pipe have not been read."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def stop(process):

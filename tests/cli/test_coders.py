@@ -291,22 +291,24 @@ def test_groups_that_wait_run_together(tmp_path):
         kind = PLAIN[number % len(PLAIN)]
         (tmp_path / "in" / f"{number}.png").write_bytes(images.make(kind, rng, 200 + number, 100).data)
 
-    def images_per_launch(out, faults):
-        run(EMULATED, tmp_path, "emboss,blur", "-b", "--device=cuda", *MODES[2], "--streams=1", "--group=16K", f"--trace={out}.json",
-            "in", out, faults=faults)
+    def images_per_launch(out, faults, opens=lambda process: None):
+        command = [EMULATED, "emboss,blur", "-b", "--device=cuda", *MODES[2], "--streams=1", "--group=16K", f"--trace={out}.json", "in", out]
+        process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "CONV_EMULATED": faults}, stderr=subprocess.PIPE)
+        opens(process)
+        assert process.communicate(timeout=program.TIMEOUT)[1] is not None and process.returncode == 0
         events = json.loads((tmp_path / f"{out}.json").read_text())["traceEvents"]
         slices = [event["args"]["images"] for event in events if event.get("ph") == "X" and event["name"] == "kernel"]
         assert sum(slices) == 16, slices
         return max(slices)
 
-    one = images_per_launch("one", "memory=4000000")
-    assert one == 1
-    for wait in (100, 1000, 10000, 100000):  # ms; groups wait while the device opens, however busy the machine is
-        several = images_per_launch(f"several{wait}", f"open={wait}")
-        assert contents(tmp_path / f"several{wait}") == contents(tmp_path / "one")
-        if several > one:
-            break
-    assert several > one
+    def when_groups_wait(process):
+        program.until_idle(process)
+        with open(tmp_path / "gate", "wb") as gate:
+            gate.write(b"x")
+
+    os.mkfifo(tmp_path / "gate")
+    assert images_per_launch("one", "memory=4000000") == 1 < images_per_launch("several", "gate", when_groups_wait) <= 3
+    assert contents(tmp_path / "several") == contents(tmp_path / "one")
 
 
 @policy

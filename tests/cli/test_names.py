@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Entries of folders: names of every kind, entries that are not files, and names that lead out of the output folder."""
-import fcntl
 import json
 import os
 import re
 import stat
-import struct
-import termios
-import time
 
 import numpy as np
 import pytest
@@ -225,8 +221,7 @@ def test_a_pipe_may_deliver_a_long_name_in_pieces(box):
     process = program.start("identity", "--files-from=-", "in", "out", stdin=end)
     for piece in (name[:4096], f"{name[4096:]}\na.png\n"):
         os.write(pipe, piece.encode())
-        while process.poll() is None and struct.unpack("i", fcntl.ioctl(end, termios.FIONREAD, bytes(4)))[0]:
-            time.sleep(0.01)
+        program.until(lambda: not program.waiting_bytes(end), process)
     os.close(end)
     os.close(pipe)
     err = process.communicate()[1]

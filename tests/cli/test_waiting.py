@@ -5,16 +5,14 @@ import json
 import os
 import select
 import signal
-import struct
 import subprocess
-import termios
 
 import pytest
 
 import images
 import program
 from folders import fill, fill_with_noise, is_embossed, tree
-from program import catches, run, start, until, waits_and_catches
+from program import catches, run, start, until, waiting_bytes, waits_and_catches
 
 
 def ends_once(ready, process, number, code):
@@ -32,10 +30,6 @@ def ends_once(ready, process, number, code):
 
 def ends_on(process, number, code):
     return ends_once(lambda: waits_and_catches(process, number), process, number, code)
-
-
-def waiting_bytes(pipe):
-    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def holds_data(pipe):

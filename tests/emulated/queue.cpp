@@ -2,6 +2,9 @@
 #include "queue.h"
 
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -23,8 +26,17 @@ struct state {
 // Created before main(), by one thread, and never destroyed, since its thread outlives main().
 static state &s = *new state;
 
+static void wait_for_gate()
+{
+    const char *text = getenv("CONV_EMULATED");
+    FILE *gate = text && strstr(text, "gate") ? fopen("gate", "r") : nullptr;
+    if (gate)
+        fgetc(gate);
+}
+
 static void work_on()
 {
+    wait_for_gate();
     std::unique_lock<std::mutex> held(s.lock);
     for (;;) {
         s.wanted_more.wait(held, [&] { return s.done < s.wanted; });

@@ -3,6 +3,8 @@
 // whose memory is freed or changed too early is detected. The environment variable CONV_EMULATED
 // has words that restrict the device:
 //   memory=N   it has N bytes
+//   open=MS    time to open it
+//   gate       it begins to work once a byte can be read from the pipe `gate`
 //   lost=N     it is lost when it has done N copies and launches
 //   devices=N  number of devices; using the stream, event or memory of one with another fails.
 //              They share their memory, and all are lost together
