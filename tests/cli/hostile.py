@@ -27,6 +27,13 @@ def head(width=SIDE, height=SIDE, depth=8, color_type=png.RGB, interlaced=0):
     return png.SIGNATURE + png.chunk(b"IHDR", fields)
 
 
+def altered(field, value, color_type=png.RGB):
+    """The head with another byte at a place of IHDR."""
+    fields = bytearray(head(color_type=color_type)[16:29])
+    fields[field] = value
+    return png.SIGNATURE + png.chunk(b"IHDR", bytes(fields))
+
+
 def idat(data=STREAM):
     return png.chunk(b"IDAT", data)
 
@@ -97,6 +104,12 @@ REFUSED = {
     "promise_high": (head(1, 1 << 28, 1, png.GRAY) + idat(bytes(1 << 18)) + IEND, "too little image data"),
     "promise_interlaced": (head(1 << 14, 1 << 14, 8, png.RGB, 1) + idat() + IEND, "too little image data"),
     "no_data": (head() + idat(b"") + IEND, "too little image data"),
+    # headers that are none
+    **{f"header_{field}_{value}": (altered(field, value) + idat() + IEND, f"bad header: {said}") for field, value, said in (
+        (0, 0x80, f"{2**31 + SIDE} x {SIDE} pixels"), (3, 0, f"0 x {SIDE} pixels"), (7, 0, f"{SIDE} x 0 pixels"),
+        *((9, color_type, f"colour type {color_type} with 8 bits") for color_type in (1, 5, 7, 255)),
+        (10, 1, "unknown method"), (11, 64, "unknown method"), (12, 2, "unknown method"))},
+    **{f"depth_{depth}": (altered(8, depth, png.GRAY) + idat() + IEND, f"bad header: colour type 0 with {depth} bits") for depth in (0, 3, 32)},
     # chunks
     "crc_ihdr": (broken(head()) + idat() + IEND, "wrong CRC"),
     "crc_plte": (head(color_type=png.PALETTE) + broken(PALETTE) + idat(INDICES) + IEND, "CRC"),
@@ -113,10 +126,11 @@ REFUSED = {
     "idat_first": (png.SIGNATURE + idat() + IEND, "not IHDR"),
     "text_after_empty_idats": (head() + idat(b"") * 2 + TEXT + idat() + IEND, "damaged"),
     "animation": (head() + png.chunk(b"acTL", bytes((0, 0, 0, 2, 0, 0, 0, 0))) + idat() + IEND, "animated PNG"),
-    "unknown_critical": (head() + png.chunk(b"ABCD") + idat() + IEND, "ABCD"),
+    "unknown_critical": (head() + png.chunk(b"ABCD") + idat() + IEND, "damaged image: ABCD: unhandled critical chunk"),
     "length_ffffffff": (head() + claims(b"tEXt", 2**32 - 1) + idat() + IEND, "impossible chunk length"),
     "length_ffffffff_idat": (head() + claims(b"IDAT", 2**32 - 1, STREAM) + IEND, "impossible chunk length"),
     "length_ffffffff_late": (head() + idat() + claims(b"tEXt", 2**32 - 1) + IEND, "damaged"),
+    "length_80000000": (head() + claims(b"tEXt", MOST + 1) + idat() + IEND, "impossible chunk length"),
     "length_2gib": (head() + claims(b"tEXt", MOST) + idat() + IEND, "truncated"),
     "length_2gib_icc": (head() + claims(b"iCCP", MOST, b"p\0\0" + STREAM) + idat() + IEND, "truncated"),
     "length_2gib_late": (head() + idat() + claims(b"zTXt", MOST) + IEND, "truncated"),
@@ -131,13 +145,14 @@ REFUSED = {
     "reserved_block": (head() + idat(bits((1, 1), (3, 2))) + IEND, "damaged"),
     "distance": (head() + idat(bits(*FIXED, LITERAL_0, LENGTH_3, DISTANCE_4)) + IEND, "damaged"),
     "too_short": (head() + idat(zlib.compress(ROWS[:-1])) + IEND, "damaged"),
-    "cut_short": (head() + idat(STREAM[:-6]) + IEND, "damaged"),
-    "adler": (head() + idat(broken(STREAM)) + IEND, "damaged"),
+    "cut_short": (head() + idat(STREAM[:-6]) + IEND, "damaged image: Not enough image data"),
+    "adler": (head() + idat(broken(STREAM)) + IEND, "damaged image: IDAT: incorrect data check"),
     "row_filter": (head() + idat(zlib.compress(ROWS[:13] + b"\5" + ROWS[14:])) + IEND, "damaged"),
     # not PNG at all
     "empty": (b"", "empty file"),
     "text": (b"this is a text, not an image\n", "not a PNG"),
     "jpeg": (b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(64), "damaged: no marker" if HAS_JPEG else "a JPEG; conv reads PNG only"),
+    "gif": (b"GIF89a, and so on and so forth", "a GIF"),
     "text_mode": (head().replace(b"\r\n", b"\n") + idat() + IEND, "not a PNG"),
     "signature": (png.SIGNATURE, "truncated"),
 }
@@ -161,6 +176,8 @@ ACCEPTED = {
     "ztxt_bomb": (head() + png.chunk(b"zTXt", b"c\0\0" + BOMB) + idat() + IEND, PLANES),
     "iccp_bomb": (head() + png.chunk(b"iCCP", b"p\0\0" + BOMB) + idat() + IEND, PLANES),
     "itxt_bomb_late": (head() + idat() + png.chunk(b"iTXt", b"c\0\1\0\0\0" + BOMB) + IEND, PLANES),
+    "no_such_metadata": (head() + png.chunk(b"sRGB", b"\x09") + png.chunk(b"gAMA", bytes(3)) + png.chunk(b"eXIf", b"?") + idat() + IEND,
+                         PLANES),
     "many_texts": (head() + png.chunk(b"tEXt", b"a\0b") * 20000 + idat() + IEND, PLANES),
     "palette_index": (head(color_type=png.PALETTE) + png.chunk(b"PLTE", bytes(range(9))) + idat(INDICES) + IEND,
                       INDEXED),

@@ -49,7 +49,7 @@ def usual(tmp_path_factory):
 
 def test_all_of_them_at_once(box, usual):
     """Every case and every truncation of a small file in one folder, among good images and odd ones: each is reported once."""
-    small = hostile.head() + hostile.idat() + hostile.IEND
+    small = images.make("palette4+adam7", np.random.default_rng(2), 7, 5).data
     bad = {f"{name}.png": data for name, (data, _) in hostile.REFUSED.items()}
     bad.update({f"cut{size}.png": small[:size] for size in range(len(small))})
     good = {f"good{i}.png": GOOD for i in range(len(bad))}
@@ -60,6 +60,7 @@ def test_all_of_them_at_once(box, usual):
     assert sorted(match[1] for match in named) == sorted(bad)
     said = {match[1]: match[2] for match in named}
     assert all(cause in said[f"{name}.png"] for name, (_, cause) in hostile.REFUSED.items()), result.err
+    assert all(("truncated" if size else "empty file") in said[f"cut{size}.png"] for size in range(len(small))), result.err
     assert sorted(os.listdir("out")) == sorted([*good, *odd])
     assert f"{len(good) + len(odd)} done, {len(bad)} failed" in program.closing(result.err)
     check_good(*list(good)[:: 9 if is_sanitized() else 1])

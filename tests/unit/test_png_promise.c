@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Headers that promise more pixels than the image data can make, or fewer: refused before memory is
-// allocated for them.
+// allocated for them; and headers of other files.
 #include "support/png_make.h"
 #include "support/test_image.h"
 #include "support/unit.h"
@@ -117,6 +117,39 @@ UNIT_TEST(best_compression_is_believed)
     image_free(&image);
     png_make_free(&stream);
     free(rows);
+}
+
+// The file changed between probing and decoding, or the caller mixed two up.
+UNIT_TEST(header_of_another_file)
+{
+    static const uint8_t rows[3 * 5] = {0};
+    static const struct {
+        int width, height, depth, color_type;
+    } others[] = {{4, 2, 8, 0}, {3, 3, 8, 0},  {5, 3, 8, 0}, {4, 4, 8, 0},
+                  {4, 3, 4, 0}, {4, 3, 16, 0}, {4, 3, 8, 4}, {4, 3, 8, 2}};
+    struct conv_codec *codec = image_codec(NULL, -1);
+    struct png_file stream = png_make_zlib(rows, sizeof rows);
+    png_make_head(&file, 4, 3, 8, 0);
+    png_make_chunk(&file, "IDAT", stream.data, stream.size);
+    png_make_chunk(&file, "IEND", "", 0);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct conv_image_header header;
+        struct png_file other = {0};
+        png_make_head(&other, others[i].width, others[i].height, others[i].depth,
+                      others[i].color_type);
+        png_make_chunk(&other, "IDAT", "", 0);
+        assert_int_equal(conv_png_format.probe(other.data, other.size, &header, NULL), CONV_OK);
+        struct conv_image image = header.shape;
+        image_alloc(&image, 0);
+        // 4 bits ask for 8 as well: the same pixels.
+        assert_int_equal(
+            conv_png_format.decode(codec, file.data, file.size, &header, &image, NULL, NULL),
+            others[i].depth == 4 ? CONV_OK : CONV_ERR_FORMAT);
+        image_free(&image);
+        png_make_free(&other);
+    }
+    png_make_free(&stream);
+    conv_codec_close(codec);
 }
 
 UNIT_MAIN_EACH(NULL, forget_file)
