@@ -290,16 +290,15 @@ def many_in_zip(count):
 
 def bombs():
     """name -> data, made when it is first needed."""
-    ten = 10 * GIB
-    zeros = w.tar_header(b"bomb.bin", w.base256(ten))
-    nested = w.zip_file([bomb_entry(b"bomb.bin", ten)])
+    large = 5 * GIB
+    zeros = w.tar_header(b"bomb.bin", w.base256(large))
+    nested = w.zip_file([bomb_entry(b"bomb.bin", large)])
     return {
-        "bomb_png.zip": zip_with(bomb_entry(b"bomb.png", ten)),
-        "bomb_other.zip": zip_with(bomb_entry(b"bomb.bin", ten)),
+        "bomb_png.zip": zip_with(bomb_entry(b"bomb.png", large)),
         "bomb_overlap.zip": quoted_zip(200, w.deflate_zeros(GIB)),
         "bomb_nested.zip": zip_with(w.ZipEntry(b"in.zip", nested)),
-        "bomb.tar.gz": gzip.compress(A + zeros) + b"\x1f\x8b\x08\0\0\0\0\0\0\3" + w.deflate_zeros(ten) + bytes(8),
-        "bomb.tar.zst": zstd(A + zeros) + zstd_zeros(ten),
+        "bomb.tar.gz": gzip.compress(A + zeros) + b"\x1f\x8b\x08\0\0\0\0\0\0\3" + w.deflate_zeros(large) + bytes(8),
+        "bomb.tar.zst": zstd(A + zeros) + zstd_zeros(large),
     }
 
 

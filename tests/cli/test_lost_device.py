@@ -77,6 +77,6 @@ def test_somebody_else_has_the_devices_memory(box, leave):
     ("thread", "", "all"), ("thread", "lost=2", "cuda"), ("thread", "room=5000", "all"),
     ("alloc", "devices=2", "cuda:0,cuda:1"), ("alloc", "devices=2 0:lost=2", "all"),
     ("thread", "devices=2", "all"), ("thread", "devices=2 1:lost=2", "cuda:0,cuda:1"),
-    ("alloc", "open=1", "all"), ("thread", "open=1", "all"), ("alloc", "open=20", "all"), ("thread", "open=20", "all")))
+    ("alloc", "open=1", "all"), ("thread", "open=1", "all"), ("thread", "open=20", "all")))
 def test_every_allocation_and_thread_fails_once_around_devices(box, plan, asked, kind):
     fail_each(box, kind, plan, f"--device={asked}", least=40 if kind == "alloc" else 6 if "devices" in plan else 4)

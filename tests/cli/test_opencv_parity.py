@@ -43,7 +43,7 @@ def opencv(plane, filt, border):
 def planes():
     """Noise, bright noise (large sums) and textures, 8 and 16 bits."""
     rng, made = np.random.default_rng(4711), []
-    for width, height in ((400, 300), (255, 97), (33, 64), (5, 4), (2, 3), (1, 6)):
+    for width, height in ((160, 120), (85, 37), (33, 64), (5, 4), (2, 3), (1, 6)):
         for dtype in (np.uint8, np.uint16):
             top = int(np.iinfo(dtype).max)
             made += [rng.integers(low, top + 1, (height, width)).astype(dtype) for low in (0, top * 3 // 4)]
