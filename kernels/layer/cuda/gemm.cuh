@@ -104,6 +104,10 @@ struct gemm_config {
     static const int most = 4 / UNIT;                                        // positions or maps
     static const int VP = TP < most ? TP : most, VM = TM < most ? TM : most; // read at a time
     static const int piece = sizeof(Input) / sizeof(Sample), pieces = P / piece; // copied
+    // Neighbouring positions are exchanged in shared memory. Registers of even and of odd numbers
+    // are two banks, and a multiply-add whose operands are all in one takes longer: sums are in
+    // quads because they are stored so, and a sample is now in the other bank than its sums.
+    static const int exchange = VP > 1 && piece == 1;
     static const int positions = pieces > threads ? pieces / threads : 1;   // that a thread loads
     static const int row_step = pieces > threads ? 1 : threads / pieces;    // k between its samples
     static const int loads = STEP / row_step;                               // of each position
@@ -415,7 +419,7 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
 
     const int load_row = thread / Config::pieces, load_column = thread % Config::pieces;
     float *samples_to = memory.stages + load_row / UNIT * UNIT * P + load_row % UNIT +
-                        load_column * Config::piece * UNIT;
+                        (load_column ^ Config::exchange) * Config::piece * UNIT;
     float *weights_to = memory.stages + STEP * P + vector_row * UNIT * M + vector_column;
     const typename Config::tap *taps = memory.taps + load_row;
     int load = first; // the next chunk to load
@@ -487,7 +491,8 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
 #pragma unroll
                     for (int i = 0; i < TP; i++) {
                         const int t = m % 2 ? TP - 1 - i : i, now = u % (AHEAD + 1);
-                        sum[m][t] = fmaf(w[now][m * UNIT + k], x[now][t * UNIT + k], sum[m][t]);
+                        const int at = (t ^ Config::exchange) * UNIT + k;
+                        sum[m][t] = fmaf(w[now][m * UNIT + k], x[now][at], sum[m][t]);
                     }
                 }
             }
