@@ -51,7 +51,7 @@ static gemm_tile tile_of()
                       gemm<config>,
                       gemm<bytes>,
                       gemm<config>};
-    if constexpr (P >= 64)
+    if constexpr (P >= 16 && UNIT == 1)
         tile.quads = gemm<gemm_config<float4, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS>>;
     return tile;
 }
@@ -64,12 +64,13 @@ static gemm_tile deep_of()
 }
 
 // With 16 k of a chunk instead of 8, ptxas keeps more multiply-adds that share a register together:
-// of those of 128 x 64, 13 instead of 32 in 100 read three new ones. 128 x 128 has 9 either way.
+// of those of 128 x 64, 13 instead of 32 in 100 read three new ones. Without 128 x 128, which has
+// 9 either way, layers take 0.02 % longer in the mean.
 static const struct gemm_tile tiles[] = {
-    tile_of<128, 128, 2, 2, 8, 1, 2>(), tile_of<64, 128, 1, 2, 8, 1, 4>(),
-    tile_of<128, 64, 2, 2, 16, 1, 4>(), tile_of<64, 64, 2, 2, 16, 1, 4>(),
-    tile_of<128, 32, 2, 1, 8, 1, 8>(),  tile_of<32, 64, 1, 2, 16, 1, 7>(),
-    tile_of<32, 64, 1, 4, 16, 3, 4>(),  tile_of<32, 32, 1, 2, 16, 3, 8>(),
+    tile_of<64, 128, 1, 2, 8, 1, 4>(),  tile_of<128, 64, 2, 2, 16, 1, 4>(),
+    tile_of<64, 64, 2, 2, 16, 1, 4>(),  tile_of<32, 128, 1, 4, 16, 1, 4>(),
+    tile_of<128, 32, 2, 1, 8, 1, 8>(),  tile_of<32, 64, 1, 4, 32, 3, 4>(),
+    tile_of<16, 64, 1, 4, 32, 3, 4>(),  tile_of<32, 32, 1, 2, 16, 3, 8>(),
     tile_of<32, 32, 1, 4, 32, 3, 4>(),  tile_of<16, 32, 1, 2, 16, 3, 8>(),
     tile_of<128, 16, 2, 1, 16, 1, 8>(), deep_of<16, 16, 2, 2, 32>(),
     deep_of<8, 32, 1, 4, 64>(),
@@ -86,47 +87,52 @@ struct gemm_plan {
     float cost; // cycles
 };
 
-// What a layer's tiles have in common: products of a sum, and cache lines of 32 samples.
+// What a layer's tiles have in common: products of a sum, cache lines of 32 samples, and the share
+// of samples that no other tap has brought to the L1 cache.
 struct gemm_sums {
-    float depth, lines;
+    float depth, lines, misses;
     bool quads; // four neighbouring positions are copied at a time
 };
 
 // A tile begins and ends with waiting for memory; its threads share what precedes the sums.
 static float tile_ends(const struct gemm_tile *t)
 {
-    return 3700 + 17 * (float)t->sums + 37000 / (float)t->threads;
+    return 2000 + 9 * (float)t->sums + 33000 / (float)t->threads;
 }
 
-// Cycles of a multiprocessor for `count` tiles, `blocks` at a time, which give the busiest of its
-// four schedulers `warps`. The figures fit all tiles and shares of 160 layers of networks with 1
-// and 16 images (an H200): what they choose takes 3.7 % longer than the best of them.
-static float tile_cycles(const struct gemm_tile *t, float count, float blocks, float warps,
+// Cycles of a multiprocessor for `count` tiles, `blocks` at a time. The figures fit all tiles and
+// shares of 192 layers of networks and 100 of random sizes with 1, 4, 16 and 64 images (an H200):
+// what they choose takes 2.5 % longer than the best of them.
+static float tile_cycles(const struct gemm_tile *t, float count, float blocks,
                          const struct gemm_sums *sums)
 {
     if (count <= 0)
         return 0;
     // Instructions of a warp per k: where a weight is new, the multiply-add may read three new
-    // registers, which takes longer; a sample, or four neighbours, takes 7 instructions to load, 4
-    // weights take 2; a chunk 24 for itself, and a barrier of 200 cycles that other blocks use.
+    // registers, which takes longer; a sample, or four neighbours, takes 8 instructions to load, 4
+    // weights take 2.
+    bool quads = sums->quads && t->quads != t->kernel;
     float steps = (float)t->step, threads = (float)t->threads, maps = (float)t->maps;
-    float copies = (float)t->copies / (sums->quads && t->quads != t->kernel ? 4 : 1) / steps;
-    float warp = (1 + 0.5f / (float)t->across) * (float)t->sums + t->reads + 7 * copies +
-                 1.7f * maps / 4 / threads + 24 / steps;
-    // A scheduler issues one at a time. A warp's load of 32 samples takes a cycle of the L1 cache
-    // per line; of those beyond the first, arithmetic hides half.
-    float chunk = warp * warps + 200 / steps / blocks +
-                  (sums->lines - 1) / 2 * (float)t->positions / 32 * blocks;
+    float copies = (float)t->copies / (quads ? 4 : 1) / steps, positions = (float)t->positions;
+    float warp = (1 + 0.5f / (float)t->across) * (float)t->sums + t->reads + 8 * copies +
+                 1.7f * maps / 4 / threads;
+    // Each of four schedulers issues one at a time. A warp's load of 32 samples takes a cycle of
+    // the L1 cache per line; of those beyond the first, arithmetic hides half.
+    float issued =
+        warp * ceilf(threads / 128 * blocks) + (sums->lines - 1) / 2 * positions / 32 * blocks;
+    // A block by itself waits for a barrier per chunk, and for copies of single samples.
+    float single = quads ? 0 : positions;
+    float alone = 1.1f * warp * fmaxf(threads / 128, 1) + 100 / steps +
+                  single * (0.15f + 0.4f * sums->misses);
     // Shared memory delivers 128 bytes in a cycle, and takes the copies.
-    float shared = 1.05f * blocks * threads / 32 * (t->cycles + 2 * copies + maps / threads);
-    // A multiprocessor gets 23 bytes in a cycle.
-    float bytes = blocks * ((float)t->positions + maps) * 4 / 23;
-    return count / blocks * (sums->depth * fmaxf(chunk, fmaxf(shared, bytes)) + tile_ends(t));
-}
-
-static float warps_of(const struct gemm_tile *t, float blocks)
-{
-    return ceilf((float)t->threads / 128 * blocks);
+    float shared = blocks * (1.05f * threads / 32 * (t->cycles + 2 * copies + maps / threads) +
+                             0.05f * positions + 0.15f * single * sums->misses);
+    // A multiprocessor gets 25 bytes in a cycle. What takes longest does so all the more where
+    // others take nearly as long.
+    float bytes = blocks * (positions + maps) * 4 / 25;
+    float cycles =
+        hypotf(hypotf(issued * issued, alone * alone), hypotf(shared * shared, bytes * bytes));
+    return count / blocks * (sums->depth * sqrtf(cycles) + tile_ends(t));
 }
 
 // The cheapest of a tile per block and equal shares.
@@ -142,18 +148,16 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
                   (float)(ceil_div(layer->maps / layer->groups, t->maps) * layer->groups);
     struct gemm_sums sums = {
         ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step,
-        fminf((float)layer->stride_x, 32),
+        fminf((float)layer->stride_x, 8),
+        fminf((float)layer->stride_y / (float)layer->kernel_height, 1) *
+            fminf((float)layer->stride_x / (float)layer->kernel_width, 1),
         layer->kernel_height * layer->kernel_width == 1 && layer->stride_x == 1 &&
             layer->stride_y == 1 && !layer_is_padded(layer) &&
             (int64_t)shape->height * shape->width % 4 == 0,
     };
-    float blocks = (float)t->blocks, most = warps_of(t, blocks);
-    float each = ceilf(count / GEMM_PROCESSORS), whole = floorf(each / blocks) * blocks;
-    float rest = each - whole, warps = warps_of(t, rest);
-    // Blocks of two warps that begin when others end may share two of the four schedulers.
-    if (whole > 0 && t->threads < 128)
-        warps = fminf(most, rest);
-    c->cost = tile_cycles(t, whole, blocks, most, &sums) + tile_cycles(t, rest, rest, warps, &sums);
+    float blocks = (float)t->blocks, each = ceilf(count / GEMM_PROCESSORS);
+    float whole = floorf(each / blocks) * blocks, rest = each - whole;
+    c->cost = tile_cycles(t, whole, blocks, &sums) + tile_cycles(t, rest, rest, &sums);
     c->shares = 0;
     // As many blocks as leave more than a tile to each.
     for (int n = t->blocks; n > 0 && shape->images > 0; n--) {
@@ -161,8 +165,7 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
             continue;
         // Two parts of tiles, their sums, and a memset before.
         float shared =
-            tile_cycles(t, count / GEMM_PROCESSORS, (float)n, warps_of(t, (float)n), &sums) +
-            2 * tile_ends(t) + 7800;
+            tile_cycles(t, count / GEMM_PROCESSORS, (float)n, &sums) + 2 * tile_ends(t) + 7200;
         if (shared < c->cost) {
             c->shares = n;
             c->cost = shared;
