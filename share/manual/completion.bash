@@ -76,6 +76,7 @@ _conv()
         _conv_filters "$1" "$word" "$commands"
         ;;
     1:show | 1:verify) _conv_filters "$1" "$word" '' ;;
+    1:list) mapfile -t COMPREPLY < <(compgen -W 'filters banks kernels' -- "$word") ;;
     1:help) mapfile -t COMPREPLY < <(compgen -W '@HELP@' -- "$word") ;;
     1:report) mapfile -t COMPREPLY < <(compgen -W '@REPORT@' -- "$word") ;;
     1:bench) mapfile -t COMPREPLY < <(compgen -W '@BENCH@' -- "$word") ;;

@@ -47,6 +47,7 @@ complete -c conv -n '__conv_after show verify' -f -a '(__conv_filters)'
 @COMMANDS@
 @SECOND@
 complete -c conv -n '__conv_after help' -f -a '@HELP@'
-complete -c conv -n '__conv_after list devices version' -f
+complete -c conv -n '__conv_after list' -f -a 'filters banks kernels'
+complete -c conv -n '__conv_after devices version' -f
 
 @OPTIONS@

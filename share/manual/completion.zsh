@@ -30,7 +30,8 @@ _conv_first() {
 
 _conv_second() {
     case $line[1] in
-    list | devices | version) _message 'no more arguments' ;;
+    devices | version) _message 'no more arguments' ;;
+    list) compadd filters banks kernels ;;
     help) compadd @HELP@ ;;
     show | verify) _conv_filters ;;
     report) compadd @REPORT@ ;;
