@@ -119,7 +119,6 @@ def has_real():
                           input=images.make("gray8", np.random.default_rng(1), 9, 8).data).returncode == 0
 
 
-@functools.lru_cache(maxsize=None)
 @functools.cache
 def batch_files():
     rng = np.random.default_rng(12)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // PNG as a row of the table of formats: files of every kind.
-#include "io/files/formats.h"
 #include "support/png_make.h"
 #include "support/test_image.h"
 #include "support/unit.h"
@@ -155,31 +154,6 @@ UNIT_TEST(odd_files_have_none)
     refuse(&file);
     png_make_free(&more);
     png_make_free(&stream);
-}
-
-UNIT_TEST(other_files_are_refused_with_their_kind)
-{
-    static const uint8_t gif[] = {'G', 'I', 'F', '8', '9', 'a', 0, 0, 0, 0};
-    const struct conv_format *format;
-    struct conv_err err = {0};
-    assert_int_equal(conv_formats_check(&format, gif, sizeof gif, true, &err), CONV_ERR_FORMAT);
-    assert_ptr_equal(format, conv_formats[0]);
-    assert_non_null(strstr(err.text, "a GIF"));
-    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"text", 4, true, &err),
-                     CONV_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "bad signature"));
-    assert_int_equal(conv_formats_check(&format, (const uint8_t *)"\x89PN", 3, true, &err),
-                     CONV_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "truncated"));
-    assert_int_equal(conv_formats_check(&format, NULL, 0, true, &err), CONV_ERR_FORMAT);
-    assert_string_equal(err.text, "empty file");
-
-    struct conv_codec *codec;
-    assert_int_equal(
-        conv_codec_open(&codec, format, &(struct conv_codec_config){.level = 99}, &err),
-        CONV_ERR_USAGE);
-    assert_null(codec);
-    conv_codec_close(codec);
 }
 
 UNIT_MAIN(NULL, NULL)
