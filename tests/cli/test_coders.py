@@ -30,6 +30,7 @@ STEP = 4 if SLOW else 3  # distance between two sizes of one kind
 # Which side does the work is a matter of policy, for which the release build is enough: the other tests run the same
 # code, and test_waking_device.py opens devices late.
 policy = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="a policy; the release build tests it")
+compares = pytest.mark.skipif(SLOW, reason="compares files, which the release build does; the other tests run the same code")
 
 
 @pytest.fixture(params=("emulated", pytest.param("cuda", marks=pytest.mark.cuda)))
@@ -119,6 +120,7 @@ def test_pixels_are_the_cpus(binary, folder, tmp_path, options, mode):
         assert contents(tmp_path / "out") == contents(tmp_path / "want")
 
 
+@compares
 def test_bytes_depend_on_nothing_but_the_image(binary, folder, tmp_path):
     settings = (("--streams=1", "-j1"), ("--streams=3", "-j5", "--group=20K"), ("--decode-on=gpu", "--mem-limit=2M"))
     for number, options in enumerate(settings):
@@ -343,6 +345,7 @@ def test_auto_shares_the_decoding(box):
     assert {(box / "out" / name).read_bytes() for name in tree("out")} == {(box / "want.png").read_bytes()} and len(tree("out")) == 300
 
 
+@compares
 @pytest.mark.parametrize("kind", ("gray8", "graya8", "rgb8", "rgba8", "rgb16"))
 def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
     """pngcheck has no complaint; `conv bench codec` reads the file with libpng and libdeflate and compares."""
@@ -355,7 +358,7 @@ def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
     if shutil.which("pngcheck"):
         checked = subprocess.run(["pngcheck", "-v", *sorted((tmp_path / "out").iterdir())], capture_output=True, text=True)
         assert checked.returncode == 0 and checked.stdout.count("No errors detected") == 4, checked.stdout
-    if kind == "rgb8" and not SLOW:
+    if kind == "rgb8":
         said = program.run("bench", "codec", "-z1", tmp_path / "out").out
         for reader in ("conv", "libpng", "libdeflate"):
             assert re.search(rf"^{reader} +[0-9.]+ ", said, re.M), said
@@ -377,6 +380,7 @@ def test_without_a_device(folder, tmp_path):
     program.run("emboss", "-b", "--device=auto", "--encode-on=gpu", "in", tmp_path / "out", code=4, cwd=folder)
 
 
+@compares
 def test_reproducible_files_are_those_of_the_cpu(folder, tmp_path, binary):
     """The same files, whichever device decodes and filters; without the option the GPU would write other bytes."""
     program.run("emboss", "-b", folder / "in", tmp_path / "cpu")

@@ -9,7 +9,7 @@ import images
 import jpeg
 import program
 from folders import tree
-from test_coders import EMULATED, SLOW, binary, count, run  # noqa: F401
+from test_coders import EMULATED, SLOW, binary, compares, count, run  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not program.HAS_JPEG, reason="built without libjpeg-turbo")
 BOTH = ("--device=cuda", "--decode-on=gpu", "--encode-on=gpu")
@@ -91,6 +91,7 @@ def test_files_are_the_cpus(binary, box, tmp_path, options):  # noqa: F811
     assert count(err, "encoded") == on_device * sum(is_encoded(name, options) for name in names), err
 
 
+@compares
 def test_reproducible_files_may_be_the_devices(binary, box, tmp_path):  # noqa: F811
     """The device's JPEG files are the CPU's: --reproducible kept it from encoding them, too."""
     options = ("emboss", "-b", "--exclude=rgba8.png", "--reproducible")
@@ -100,6 +101,7 @@ def test_reproducible_files_may_be_the_devices(binary, box, tmp_path):  # noqa: 
     assert all((tmp_path / "out" / name).read_bytes() == (tmp_path / "want" / name).read_bytes() for name in tree(tmp_path / "want"))
 
 
+@compares
 def test_files_depend_on_nothing_but_the_image(binary, box, tmp_path):  # noqa: F811
     program.run("emboss", "-b", "--include=*.jpg", "in", tmp_path / "want", cwd=box)
     settings = (("--streams=1", "-j1"), ("--streams=2", "-j5", "--group=20K"), ("--mem-limit=2M",))
@@ -152,7 +154,7 @@ def test_damage_is_reported_as_on_the_cpu(binary, box, tmp_path):  # noqa: F811
     same_files(tmp_path, "out", "want")
 
 
-@pytest.mark.skipif(SLOW, reason="the release build compares the files")
+@compares
 def test_ten_thousand_restart_markers(binary, tmp_path):  # noqa: F811
     """A segment for each block of 800 x 800; then with a marker out of order, without one, and with one more."""
     whole = jpeg.make(texture(800, 800, 1), rst_interval=1)
