@@ -80,8 +80,10 @@ enum sum_kind conv_cuda_rounding(struct rounding *rounding, const struct conv_st
         round_float(rounding, stencil);
         return SUM_FLOAT;
     }
-    if (!stencil->fits_int32)
+    if (!stencil->fits_int32) {
+        rounding->scale = 1.0f / (float)stencil->divisor;
         return SUM_INT64;
+    }
     round_int32(rounding, stencil->divisor);
     return SUM_INT32;
 }

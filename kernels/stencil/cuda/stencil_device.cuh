@@ -72,7 +72,7 @@ enum sum_kind { SUM_FLOAT, SUM_INT32, SUM_INT64 };
 
 // From a sum to a sample; conv_cuda_rounding (arithmetic.cu) fills it, with the proof.
 struct rounding {
-    int64_t bias, divisor;      // integer sums
+    int64_t bias, divisor;      // integer sums; INT64: scale is 1 / divisor
     float fbias;                // FLOAT: sample = (sum * scale + grid) + restore, rounded half-even
     float scale, grid, restore; //        by the addition itself
     uint32_t half, factor, shift; // INT32: quotient = (sum + half) * factor >> (31 + shift)
@@ -161,9 +161,16 @@ __device__ inline uint32_t round_sum(int64_t sum, const struct rounding &r)
         return 0;
     if (sum >= r.max * r.divisor)
         return (uint32_t)r.max;
-    int64_t quotient = sum / r.divisor;
-    int64_t rest = sum - quotient * r.divisor, missing = r.divisor - rest;
-    return (uint32_t)(quotient + (rest > missing || (rest == missing && (quotient & 1))));
+    // Less than 2^16, and off by less than 2^-6 before it is truncated: three roundings.
+    uint32_t quotient = (uint32_t)((float)sum * r.scale);
+    int64_t rest = sum - (int64_t)quotient * r.divisor;
+    if (rest < 0 || rest >= r.divisor) {
+        int step = rest < 0 ? -1 : 1;
+        quotient += (uint32_t)step;
+        rest -= step * r.divisor;
+    }
+    int64_t missing = r.divisor - rest;
+    return quotient + (rest > missing || (rest == missing && (quotient & 1)));
 }
 
 // A float32 result, as stencil.h defines it. A real filter's sum is the result: its divisor is 0.
