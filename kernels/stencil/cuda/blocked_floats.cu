@@ -185,97 +185,138 @@ static __global__ void __launch_bounds__(shape::THREADS, 4)
 
 // --- real coefficients ---------------------------------------------------------------------------
 
-#define LINE_ROWS 8
+// Half a tile, the samples that a thread computes along a line, and the taps between two moves of
+// its window.
+struct precise_shape {
+    static constexpr int COLUMNS = 4, WARPS = 4, THREADS = WARPS * WARP;
+    static constexpr int TILE_WIDTH = shape::TILE_WIDTH, TILE_HEIGHT = shape::TILE_HEIGHT / 2;
+    static constexpr int RUN = TILE_WIDTH * TILE_HEIGHT / THREADS, STEP = 8;
+};
+static_assert(precise_shape::RUN == precise_shape::TILE_HEIGHT &&
+                  precise_shape::THREADS == precise_shape::TILE_WIDTH,
+              "a thread has a whole column");
 
 struct precise_filter {
-    const struct conv_stencil_plane *planes; // on the device
-    int32_t count, border, keeps;
-    float border_value, start, keep_below;
+    struct block_params block; // pitch: an odd multiple of 4, for few bank conflicts down a column
+    int32_t keeps;
+    float start, keep_below;
     struct conv_real real;
 };
 static_assert(sizeof(struct precise_filter) <= 4096, "kernel parameters end at 4 KB");
 
-static __device__ inline float read_sample(const struct conv_stencil_plane &plane, int x, int y,
-                                           const struct precise_filter &f)
+// sums[k] += sum of taps[i] * value(i + k), i ascending. Values after the last tap's are loaded,
+// but not used.
+template <typename Value>
+static __device__ inline void add_line(double (&sums)[precise_shape::RUN], const double *taps,
+                                       int count, const Value &value)
 {
-    int sx = conv_border_index((enum conv_border)f.border, x, plane.width);
-    int sy = conv_border_index((enum conv_border)f.border, y, plane.height);
-    if (sx < 0 || sy < 0)
-        return f.border_value;
-    return ((const float *)(plane.src + sy * plane.src_stride))[sx];
-}
-
-// Blocks of 4 warps compute 128 x 32 samples, 8 rows at a time: for each product, sums down the
-// columns of these and of the halo, in 10,112 bytes of shared memory, then sums along the rows, a
-// thread per column. The first barrier precedes reads of the sums, the second one their next rows.
-static __global__ void __launch_bounds__(shape::THREADS)
-    precise_floats(const __grid_constant__ struct precise_filter f)
-{
-    static_assert(shape::THREADS == shape::TILE_WIDTH, "a thread per column");
-    __shared__ double sums[LINE_ROWS][shape::TILE_WIDTH + CONV_FILTER_MAX_SIDE - 1];
-    struct tile tile = find_tile(f.planes, f.count, shape::TILE_WIDTH, shape::TILE_HEIGHT);
-    const struct conv_stencil_plane &plane = tile.plane;
-    int half = f.real.side / 2, columns = shape::TILE_WIDTH + f.real.side - 1;
-    int x = tile.x + (int)threadIdx.x;
-    for (int top = tile.y; top < min(tile.y + shape::TILE_HEIGHT, plane.height); top += LINE_ROWS) {
-        double results[LINE_ROWS];
-        for (int row = 0; row < LINE_ROWS; row++)
-            results[row] = f.start;
-        for (int k = 0; k < f.real.lines; k++) {
-            for (int n = (int)threadIdx.x; n < LINE_ROWS * columns; n += shape::THREADS) {
-                int row = n / columns, column = n % columns;
-                double sum = 0;
-                for (int j = 0; j < f.real.side; j++)
-                    sum = fma(
-                        f.real.column[k][j],
-                        (double)read_sample(plane, tile.x + column - half, top + row + j - half, f),
-                        sum);
-                sums[row][column] = sum;
-            }
-            __syncthreads();
-            for (int row = 0; row < LINE_ROWS; row++)
-                for (int i = 0; i < f.real.side; i++)
-                    results[row] =
-                        fma(f.real.row[k][i], sums[row][threadIdx.x + (unsigned)i], results[row]);
-            __syncthreads();
-        }
-        for (int row = 0; row < LINE_ROWS && top + row < plane.height && x < plane.width; row++) {
-            for (int k = 0; k < f.real.taps; k++)
-                results[row] = fma(
-                    f.real.tap[k].coef,
-                    (double)read_sample(plane, x + f.real.tap[k].x, top + row + f.real.tap[k].y, f),
-                    results[row]);
-            float result = (float)results[row];
-            float kept = __fadd_rn(f.start, read_sample(plane, x, top + row, f));
-            if (f.keeps && fabsf(__fadd_rn(result, -kept)) < f.keep_below)
-                result = kept;
-            ((float *)(plane.dst + (top + row) * plane.dst_stride))[x] = result;
-        }
+    constexpr int RUN = precise_shape::RUN, STEP = precise_shape::STEP;
+    double window[RUN + STEP];
+#pragma unroll
+    for (int k = 0; k < RUN; k++)
+        window[k] = value(k);
+#pragma unroll 1
+    for (int i = 0; i < count; i += STEP) {
+#pragma unroll
+        for (int k = RUN; k < RUN + STEP; k++)
+            window[k] = value(i + k);
+#pragma unroll
+        for (int t = 0; t < STEP; t++)
+            if (i + t < count)
+                for (int k = 0; k < RUN; k++)
+                    sums[k] = fma(taps[i + t], window[t + k], sums[k]);
+#pragma unroll
+        for (int k = 0; k < RUN; k++)
+            window[k] = window[k + STEP];
     }
 }
 
-static enum conv_status launch_precise(const struct conv_stencil_plan *plan,
-                                       const struct conv_stencil_batch *batch)
+static __device__ __host__ inline int precise_sum_pitch(int side)
 {
-    const auto *constants = constants_of<struct kernel_constants<struct precise_filter>>(plan);
-    struct precise_filter f = constants->filter;
-    f.planes = batch->cuda.d_planes;
-    f.count = batch->count;
-    precise_floats<<<batch->cuda.tiles, shape::THREADS, 0, (cudaStream_t)batch->cuda.stream>>>(f);
-    return launch_status();
+    return (precise_shape::TILE_WIDTH + side - 1) | 1; // odd: no bank conflicts down a column
+}
+
+// Blocks of 4 warps compute 128 x 16 samples, then the 128 x 16 below. Shared memory: these with
+// their halo, at most 46 rows of 164 samples, and for one product at a time the sums down their
+// columns, 16 rows of up to 159 (50 KB; compute capability 7.5 has 64). A thread computes 16 sums
+// down a column, then 16 along a row. Results take the place of the sums, so that a warp stores
+// whole rows.
+static __global__ void __launch_bounds__(precise_shape::THREADS, 4)
+    precise_floats(const __grid_constant__ struct precise_filter f)
+{
+    constexpr int WIDTH = precise_shape::TILE_WIDTH, HEIGHT = precise_shape::TILE_HEIGHT;
+    constexpr int RUN = precise_shape::RUN, RESULT_PITCH = WIDTH + 1;
+    extern __shared__ uint4 memory[];
+    float *samples = (float *)memory;
+    int side = f.real.side, columns = WIDTH + side - 1, sum_pitch = precise_sum_pitch(side);
+    double *sums = (double *)(samples + f.block.pitch * (HEIGHT + side - 1));
+    float *stored = (float *)sums;
+    int row = (int)threadIdx.x % HEIGHT, first = (int)threadIdx.x / HEIGHT * RUN;
+    const float *corner = samples + f.block.halo - f.block.radius;
+    const float *own = samples + (row + f.block.radius) * f.block.pitch + f.block.halo + first;
+    struct tile tile =
+        find_tile(f.block.planes, f.block.count, shape::TILE_WIDTH, shape::TILE_HEIGHT);
+    const struct conv_stencil_plane &plane = tile.plane;
+    for (int end = min(tile.y + shape::TILE_HEIGHT, plane.height); tile.y < end; tile.y += HEIGHT) {
+        load_tile<precise_shape>(samples, f.block.pitch, tile, f.block.halo, f.block.radius,
+                                 (enum conv_border)f.block.border, f.block.border_value);
+        double results[RUN];
+        for (int k = 0; k < RUN; k++)
+            results[k] = f.start;
+        for (int line = 0; line < f.real.lines; line++) {
+            for (int n = (int)threadIdx.x; n < columns; n += precise_shape::THREADS) {
+                double down[RUN] = {};
+                add_line(down, f.real.column[line], side, [&](int j) {
+                    return (double)corner[min(j, HEIGHT + side - 2) * f.block.pitch + n];
+                });
+                for (int k = 0; k < RUN; k++)
+                    sums[k * sum_pitch + n] = down[k];
+            }
+            __syncthreads(); // a row has sums of other threads
+            add_line(results, f.real.row[line], side,
+                     [&](int i) { return sums[row * sum_pitch + first + i]; });
+            __syncthreads(); // the next sums, or the results, take their place
+        }
+        for (int n = 0; n < f.real.taps; n++) {
+            const auto &tap = f.real.tap[n];
+#pragma unroll
+            for (int k = 0; k < RUN; k++)
+                results[k] =
+                    fma(tap.coef, (double)own[tap.y * f.block.pitch + tap.x + k], results[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < RUN; k++) {
+            float result = (float)results[k], kept = __fadd_rn(f.start, own[k]);
+            if (f.keeps && fabsf(__fadd_rn(result, -kept)) < f.keep_below)
+                result = kept;
+            stored[row * RESULT_PITCH + first + k] = result;
+        }
+        __syncthreads(); // a warp stores results of others
+        int width = min(WIDTH, plane.width - tile.x), height = min(HEIGHT, plane.height - tile.y);
+        for (int y = 0; y < height; y++)
+            if ((int)threadIdx.x < width)
+                ((float *)(plane.dst +
+                           (tile.y + y) * plane.dst_stride))[tile.x + (int)threadIdx.x] =
+                    stored[y * RESULT_PITCH + (int)threadIdx.x];
+    }
 }
 
 static void plan_precise(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     auto *constants = constants_of<struct kernel_constants<struct precise_filter>>(plan);
     struct precise_filter &f = constants->filter;
-    f.border = stencil->border;
-    f.border_value = stencil->border_value;
+    (void)layout_block<precise_shape>(&f.block, stencil, 0);
+    f.block.pitch = precise_shape::TILE_WIDTH + 2 * f.block.halo + precise_shape::COLUMNS;
     f.keeps = stencil->keeps;
     f.start = stencil->fbias;
     f.keep_below = stencil->fkeep_below;
     f.real = stencil->real;
-    constants->launch = launch_precise;
+    int rows = precise_shape::TILE_HEIGHT + 2 * f.block.radius, ahead = 2 * precise_shape::STEP;
+    int sums = precise_shape::TILE_HEIGHT * precise_sum_pitch(f.real.side) + ahead;
+    constants->shared_bytes =
+        (size_t)(rows * f.block.pitch) * sizeof(float) + (size_t)sums * sizeof(double);
+    constants->launch = launch_blocks<precise_shape, struct precise_filter>;
+    constants->kernel = precise_floats;
 }
 
 // --- host ----------------------------------------------------------------------------------------
