@@ -124,6 +124,11 @@ static inline __m512i load(const void *p)
     return _mm512_loadu_si512(p);
 }
 
+// Adds dot products of bytes, the first of them unsigned, or of words. With the intrinsics GCC 12
+// copies each sum to another register and back.
+#define ADD_QUADS(sum, a, b) __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
+#define ADD_PAIRS(sum, a, b) __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
+
 static uint8_t *ring_line(const struct separable_job *job, int q)
 {
     return job->ring + (size_t)(q % job->constants->quads) * (4 * PITCH);
@@ -206,7 +211,7 @@ static void sum_columns(const struct separable_job *job, int q, int count)
             for (int r = 0; r < ROWS; r++) {
                 __m512i weights = _mm512_set1_epi32((int)c->columns[k][r]);
                 for (int n = 0; n < 4; n++)
-                    sum[r][n] = _mm512_dpbusd_epi32(sum[r][n], weights, quads[n]);
+                    ADD_QUADS(sum[r][n], weights, quads[n]);
             }
         }
         for (int r = 0; r < ROWS; r++)
@@ -296,8 +301,8 @@ static inline void filter_pair(const struct separable_job *job, int r, int x, __
             __m512i *to = sum[k >> 1][k & 1];
             __m512i samples =
                 load(job->high + (r + (k >> 1)) * PITCH + x + (k & 1) * BLOCK / 2 + 2 * p);
-            to[0] = _mm512_dpwssd_epi32(to[0], samples, first);
-            to[1] = _mm512_dpwssd_epi32(to[1], samples, second);
+            ADD_PAIRS(to[0], samples, first);
+            ADD_PAIRS(to[1], samples, second);
         }
     }
     for (int k = 0; k < 2; k++)
