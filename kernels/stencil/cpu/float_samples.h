@@ -53,9 +53,8 @@ ALWAYS_INLINE void store_f64_as_f32(float *p, vec_f64 v)
     memcpy(p, &floats, sizeof floats);
 }
 
-static void write_results(uint8_t *row, const float *results, size_t bytes, bool streams)
+static void write_results(uint8_t *row, const uint8_t *from, size_t bytes, bool streams)
 {
-    const uint8_t *from = (const uint8_t *)results;
     size_t at = streams ? -(uintptr_t)row % VECTOR : bytes;
     at = at < bytes ? at : bytes;
     memcpy(row, from, at);
@@ -184,7 +183,7 @@ static void filter_row_middle(float *dst, const struct tap_job *job, int y, int 
         int at = end - x < TAP_BLOCK ? end - TAP_BLOCK : x;
         if (job->streams) {
             filter_tap_block(out, job, lines, at, TAP_VECTORS);
-            write_results((uint8_t *)(dst + at), out, sizeof out, at == x);
+            write_results((uint8_t *)(dst + at), (const uint8_t *)out, sizeof out, at == x);
         } else {
             filter_tap_block(dst + at, job, lines, at, TAP_VECTORS);
         }
@@ -246,49 +245,54 @@ struct line_job {
     float *out; // LINE_LANES lines of results
     bool streams;
     const float *line[CONV_FILTER_MAX_SIDE + LINE_LANES - 1]; // of the ring, topmost first
+    int rows;                                                 // of results
+    uint8_t *written[LINE_LANES];                             // these
+    const float *next[LINE_LANES]; // source rows that the next results will need
 };
 
 // In registers, the rows of LINE_LANES lines become vectors: sums down columns are stored column by
 // column, a vector of rows each, so that the loads of the sums along rows are aligned.
 
-// Exchanges the elements at odd multiples of `distance` of a with those at even ones of b.
-ALWAYS_INLINE void exchange(vec_f64 *first, vec_f64 *second, int distance)
-{
-    vec_f64 a = *first, b = *second;
+// The elements of a at even multiples of `distance` and those of b there, in turns; and at odd
+// ones.
+#define SHUFFLE __builtin_shufflevector
 #if VECTOR == 64
-    *first = distance == 1   ? __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14)
-             : distance == 2 ? __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
-                             : __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
-    *second = distance == 1   ? __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15)
-              : distance == 2 ? __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
-                              : __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+#define EVEN(a, b, distance)                                                                       \
+    (distance == 1   ? SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14)                                    \
+     : distance == 2 ? SHUFFLE(a, b, 0, 1, 8, 9, 4, 5, 12, 13)                                     \
+                     : SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11))
+#define ODD(a, b, distance)                                                                        \
+    (distance == 1   ? SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15)                                    \
+     : distance == 2 ? SHUFFLE(a, b, 2, 3, 10, 11, 6, 7, 14, 15)                                   \
+                     : SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
 #elif VECTOR == 32
-    *first = distance == 1 ? __builtin_shufflevector(a, b, 0, 4, 2, 6)
-                           : __builtin_shufflevector(a, b, 0, 1, 4, 5);
-    *second = distance == 1 ? __builtin_shufflevector(a, b, 1, 5, 3, 7)
-                            : __builtin_shufflevector(a, b, 2, 3, 6, 7);
+#define EVEN(a, b, distance) (distance == 1 ? SHUFFLE(a, b, 0, 4, 2, 6) : SHUFFLE(a, b, 0, 1, 4, 5))
+#define ODD(a, b, distance) (distance == 1 ? SHUFFLE(a, b, 1, 5, 3, 7) : SHUFFLE(a, b, 2, 3, 6, 7))
 #else
-    (void)distance;
-    *first = __builtin_shufflevector(a, b, 0, 2);
-    *second = __builtin_shufflevector(a, b, 1, 3);
+#define EVEN(a, b, distance) SHUFFLE(a, b, 0, 2)
+#define ODD(a, b, distance) SHUFFLE(a, b, 1, 3)
 #endif
-}
 
-ALWAYS_INLINE void transpose(vec_f64 v[LINE_LANES])
-{
-#pragma GCC unroll 8
-    for (int distance = 1; distance < LINE_LANES; distance *= 2) {
-#pragma GCC unroll 8
-        for (int k = 0; k < LINE_LANES; k++)
-            if (!(k & distance))
-                exchange(&v[k], &v[k + distance], distance);
+// Transposes LINE_LANES vectors of as many numbers.
+#define DEFINE_TRANSPOSE(name, type)                                                               \
+    ALWAYS_INLINE void name(type v[LINE_LANES])                                                    \
+    {                                                                                              \
+        _Pragma("GCC unroll 8") for (int distance = 1; distance < LINE_LANES; distance *= 2)       \
+            _Pragma("GCC unroll 8") for (int k = 0; k < LINE_LANES; k++) if (!(k & distance))      \
+        {                                                                                          \
+            type a = v[k], b = v[k + distance];                                                    \
+            v[k] = EVEN(a, b, distance);                                                           \
+            v[k + distance] = ODD(a, b, distance);                                                 \
+        }                                                                                          \
     }
-}
+DEFINE_TRANSPOSE(transpose, vec_f64)
+DEFINE_TRANSPOSE(transpose_floats, vec_f32_half)
 
 // Adds row r of the ring to the sums of rows `first` to `last`, which it is a tap of.
 ALWAYS_INLINE void add_line_row(vec_f64 sum[LINE_VECTORS][LINE_LANES], const struct line_job *job,
                                 const double *column, int r, int x, int first, int last)
 {
+    __asm__("" : "+r"(column)); // else GCC 12 keeps coefficients in too few registers
 #pragma GCC unroll 8
     for (int v = 0; v < LINE_VECTORS; v++) {
         vec_f64 sample = load_f32_as_f64(job->line[r] + x + v * LINE_LANES);
@@ -299,80 +303,128 @@ ALWAYS_INLINE void add_line_row(vec_f64 sum[LINE_VECTORS][LINE_LANES], const str
     }
 }
 
-NOT_INLINE void sum_down_line(const struct line_job *job, int k, int x)
+// Columns from x to at least `end` - 1. few: the side, if it is less than LINE_LANES; else 0.
+ALWAYS_INLINE void add_down(const struct line_job *job, int k, int x, int end, int few)
 {
-    const double *column = job->stencil->real.column[k];
-    double *out = job->sums + (k * SAMPLE_LINE + x) * LINE_LANES;
-    int side = job->stencil->real.side;
-    vec_f64 sum[LINE_VECTORS][LINE_LANES] = {0};
-    if (side < LINE_LANES) {
-        for (int r = 0; r < side + LINE_LANES - 1; r++)
-            add_line_row(sum, job, column, r, x, r - side + 1, r);
-    } else {
+    int side = few ? few : job->stencil->real.side;
+    for (; x < end; x += LINE_VECTORS * LINE_LANES) {
+        const double *column = job->stencil->real.column[k];
+        double *out = job->sums + (k * SAMPLE_LINE + x) * LINE_LANES;
+        vec_f64 sum[LINE_VECTORS][LINE_LANES] = {0};
 #pragma GCC unroll 8
         for (int r = 0; r < LINE_LANES - 1; r++)
-            add_line_row(sum, job, column, r, x, 0, r);
-        for (int r = LINE_LANES - 1; r < side; r++) {
-            __asm__("" : "+r"(column)); // else GCC 12 keeps coefficients in too few registers
+            add_line_row(sum, job, column, r, x, few && r >= few ? r - few + 1 : 0, r);
+        for (int r = LINE_LANES - 1; r < side && !few; r++)
             add_line_row(sum, job, column, r, x, 0, LINE_LANES - 1);
-        }
 #pragma GCC unroll 8
-        for (int q = 1; q < LINE_LANES; q++)
+        for (int q = few ? LINE_LANES - few : 1; q < LINE_LANES; q++)
             add_line_row(sum, job, column, side - 1 + q, x, q, LINE_LANES - 1);
-    }
 #pragma GCC unroll 8
-    for (int v = 0; v < LINE_VECTORS; v++) {
-        transpose(sum[v]);
+        for (int v = 0; v < LINE_VECTORS; v++) {
+            transpose(sum[v]);
 #pragma GCC unroll 8
-        for (int q = 0; q < LINE_LANES; q++)
-            memcpy(out + (v * LINE_LANES + q) * LINE_LANES, &sum[v][q], VECTOR);
+            for (int q = 0; q < LINE_LANES; q++)
+                memcpy(out + (v * LINE_LANES + q) * LINE_LANES, &sum[v][q], VECTOR);
+        }
     }
 }
 
-NOT_INLINE void sum_along_line(const struct line_job *job, int x)
+#define DEFINE_SUM_DOWN(few)                                                                       \
+    NOT_INLINE void sum_down_##few(const struct line_job *job, int k, int x, int end)              \
+    {                                                                                              \
+        add_down(job, k, x, end, few < LINE_LANES ? few : 0);                                      \
+    }
+DEFINE_SUM_DOWN(0)
+DEFINE_SUM_DOWN(1)
+DEFINE_SUM_DOWN(3)
+DEFINE_SUM_DOWN(5)
+DEFINE_SUM_DOWN(7)
+
+NOT_INLINE void sum_along_line(const struct line_job *job, int x, int end)
 {
     const struct conv_stencil *stencil = job->stencil;
     const struct conv_real *real = &stencil->real;
     int half = real->side / 2;
-    vec_f64 sum[LINE_VECTORS][LINE_LANES];
-    for (int v = 0; v < LINE_VECTORS; v++)
-        for (int q = 0; q < LINE_LANES; q++)
-            sum[v][q] = every_f64((double)stencil->fbias);
-    for (int k = 0; k < real->lines; k++)
-        for (int i = 0; i < real->side; i++) {
-            const double *at =
-                job->sums + (k * SAMPLE_LINE + x + i * stencil->channels) * LINE_LANES;
-            vec_f64 coef = every_f64(real->row[k][i]);
-            for (int v = 0; v < LINE_VECTORS; v++)
+    for (; x < end; x += LINE_VECTORS * LINE_LANES) {
+        vec_f64 sum[LINE_VECTORS][LINE_LANES];
+        for (int v = 0; v < LINE_VECTORS; v++)
+            for (int q = 0; q < LINE_LANES; q++)
+                sum[v][q] = every_f64((double)stencil->fbias);
+        for (int k = 0; k < real->lines; k++)
+            for (int i = 0; i < real->side; i++) {
+                const double *at =
+                    job->sums + (k * SAMPLE_LINE + x + i * stencil->channels) * LINE_LANES;
+                vec_f64 coef = every_f64(real->row[k][i]);
+                for (int v = 0; v < LINE_VECTORS; v++)
+                    for (int q = 0; q < LINE_LANES; q++)
+                        sum[v][q] = add_product(
+                            sum[v][q], load_f64(at + (v * LINE_LANES + q) * LINE_LANES), coef);
+            }
+#pragma GCC unroll 8
+        for (int v = 0; v < LINE_VECTORS; v++) {
+            int column = x + v * LINE_LANES, centre = column + half * stencil->channels;
+            vec_f32_half row[LINE_LANES];
+            if (real->taps) {
                 for (int q = 0; q < LINE_LANES; q++)
-                    sum[v][q] = add_product(sum[v][q],
-                                            load_f64(at + (v * LINE_LANES + q) * LINE_LANES), coef);
-        }
+                    memcpy(&row[q], job->line[half + q] + centre, sizeof row[q]);
+                transpose_floats(row);
+                for (int q = 0; q < LINE_LANES; q++)
+                    sum[v][q] = add_product(sum[v][q], __builtin_convertvector(row[q], vec_f64),
+                                            every_f64(real->tap[0].coef));
+            }
 #pragma GCC unroll 8
-    for (int v = 0; v < LINE_VECTORS; v++) {
-        int column = x + v * LINE_LANES, centre = column + half * stencil->channels;
-        transpose(sum[v]);
+            for (int q = 0; q < LINE_LANES; q++)
+                row[q] = __builtin_convertvector(sum[v][q], vec_f32_half);
+            transpose_floats(row);
 #pragma GCC unroll 8
-        for (int q = 0; q < LINE_LANES; q++) {
-            if (real->taps)
-                sum[v][q] = add_product(sum[v][q], load_f32_as_f64(job->line[half + q] + centre),
-                                        every_f64(real->tap[0].coef));
-            store_f64_as_f32(job->out + q * SAMPLE_LINE + column, sum[v][q]);
+            for (int q = 0; q < LINE_LANES; q++)
+                memcpy(job->out + q * SAMPLE_LINE + column, &row[q], sizeof row[q]);
         }
     }
 }
 
-// Sums along rows follow those down columns closely, while these are in the nearest cache.
+// Writes the results of columns x to x + LINE_CHUNK - 1 of `count`; streamed, up to an aligned
+// address.
+static void write_chunk(const struct line_job *job, int x, int count)
+{
+    for (int r = 0; r < job->rows; r++) {
+        uint8_t *row = job->written[r];
+        size_t bytes[2]; // where they begin and end
+        for (int k = 0; k < 2; k++) {
+            int column = x + k * LINE_CHUNK;
+            bytes[k] = (size_t)(column < count ? column : count) * sizeof(float);
+            bytes[k] -= job->streams && column > 0 && column < count
+                            ? (uintptr_t)(row + bytes[k]) % VECTOR
+                            : 0;
+        }
+        write_results(row + bytes[0], (const uint8_t *)(job->out + r * SAMPLE_LINE) + bytes[0],
+                      bytes[1] - bytes[0], job->streams);
+    }
+}
+
+// Sums along rows follow those down columns closely, while these are in the nearest cache, and so
+// do reads and writes of memory, so that it is never idle.
 static void filter_lines(const struct line_job *job, int count)
 {
-    int step = LINE_VECTORS * LINE_LANES, down = 0;
+    const struct conv_stencil *stencil = job->stencil;
+    void (*const few[])(const struct line_job *, int, int, int) = {sum_down_1, sum_down_3,
+                                                                   sum_down_5, sum_down_7};
+    void (*sum_down)(const struct line_job *, int, int, int) =
+        stencil->real.side < 8 ? few[stencil->real.side / 2] : sum_down_0;
+    int step = LINE_VECTORS * LINE_LANES, halo = (stencil->width - 1) * stencil->channels, down = 0;
     for (int x = 0; x < count; x += LINE_CHUNK) {
-        int end = x + LINE_CHUNK + (job->stencil->width - 1) * job->stencil->channels;
-        for (; down < end; down += step)
-            for (int k = 0; k < job->stencil->real.lines; k++)
-                sum_down_line(job, k, down);
-        for (int i = 0; i < LINE_CHUNK; i += step)
-            sum_along_line(job, x + i);
+        for (int k = 0; k < stencil->real.lines; k++)
+            sum_down(job, k, down, x + LINE_CHUNK + halo);
+        while (down < x + LINE_CHUNK + halo)
+            down += step;
+        for (int r = 0; r < LINE_LANES; r++)
+            for (int i = 0; i < LINE_CHUNK; i += 16)
+                __builtin_prefetch(job->next[r] + x + i, 0, 2);
+        sum_along_line(job, x, x + LINE_CHUNK);
+        for (int r = 0; r < LINE_LANES && stencil->keeps; r++)
+            keep_samples(job->out + r * SAMPLE_LINE + x, stencil,
+                         job->line[stencil->height / 2 + r] + halo / 2 + x, LINE_CHUNK);
+        write_chunk(job, x, count);
     }
 }
 
@@ -393,13 +445,15 @@ static void filter_line_strip(struct line_job *job, int x, int count, int from, 
                           x - halo / 2, filled - stencil->height / 2, count + halo);
         for (int r = 0; r < rows; r++)
             job->line[r] = sample_line(job, y + r);
+        job->rows = end - y < LINE_LANES ? end - y : LINE_LANES;
+        for (int r = 0; r < LINE_LANES; r++) {
+            int next = filled + r - stencil->height / 2, last = plane->height - 1;
+            next = next < 0 ? 0 : next < last ? next : last;
+            job->next[r] = (const float *)(const void *)(plane->src + next * plane->src_stride) + x;
+            job->written[r] = plane->dst + (y + (r < job->rows ? r : 0)) * plane->dst_stride +
+                              (size_t)x * sizeof(float);
+        }
         filter_lines(job, count);
-        for (int r = 0; r < LINE_LANES && stencil->keeps; r++)
-            keep_samples(job->out + r * SAMPLE_LINE, stencil,
-                         job->line[stencil->height / 2 + r] + halo / 2, count);
-        for (int r = 0; r < LINE_LANES && y + r < end; r++)
-            write_results(plane->dst + (y + r) * plane->dst_stride + (size_t)x * sizeof(float),
-                          job->out + r * SAMPLE_LINE, (size_t)count * sizeof(float), job->streams);
     }
 }
 
