@@ -44,6 +44,7 @@ static const struct conv_variant *const variants[] = {
     &conv_cpu_portable,
 #ifdef __x86_64__
     &conv_cpu_decimated_vnni,
+    &conv_cpu_decimated_avx512,
     &conv_cpu_decimated_avx2,
 #endif
     &conv_cpu_decimated,
@@ -59,8 +60,7 @@ const struct conv_variant *const *conv_stencil_variants(int *count)
 bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_stencil *stencil)
 {
     bool decimated = stencil->decimated.step > 0;
-    return (variant->decimated == decimated ||
-            (variant == &conv_cpu_reference && stencil->channels == 1)) &&
+    return (variant->decimated == decimated || variant == &conv_cpu_reference) &&
            (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
            (variant->float_samples || stencil->depth != 32) &&
            (variant->thresholds || !stencil->keeps) &&
@@ -242,7 +242,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
 {
     int from = stencil->width, to = (from - 1) * channels + 1;
-    if (stencil->depth == 32 && !stencil->decimated.step) {
+    if (stencil->depth == 32) {
         stencil->channels = channels;
         return true;
     }

@@ -16,7 +16,8 @@ static inline int conv_cpu_end(const struct conv_stencil_batch *batch,
 extern const struct conv_variant conv_cpu_portable;
 #ifdef __x86_64__
 extern const struct conv_variant conv_cpu_sse41, conv_cpu_avx2, conv_cpu_avx512, conv_cpu_vnni;
-extern const struct conv_variant conv_cpu_decimated_avx2, conv_cpu_decimated_vnni;
+extern const struct conv_variant conv_cpu_decimated_avx2, conv_cpu_decimated_avx512;
+extern const struct conv_variant conv_cpu_decimated_vnni;
 extern const struct conv_variant conv_cpu_separable_vnni;
 #endif
 #ifdef __aarch64__

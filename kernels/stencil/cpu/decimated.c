@@ -12,7 +12,13 @@
 #include "kernels/stencil/cpu/cpu_internal.h"
 
 // Vectors of 64 bytes take 10 to 30 % more time for 8-bit samples.
-#if defined CONV_ISA_AVX2
+#if defined CONV_ISA_AVX512
+#define DECIMATED conv_cpu_decimated_avx512
+#define SUFFIX "_avx512"
+#define SUMMARY "samples of 16 and 32 bits with vectors of 64 bytes"
+#define NEEDS CONV_CPU_AVX512
+#define SCORE 50
+#elif defined CONV_ISA_AVX2
 #define DECIMATED conv_cpu_decimated_avx2
 #define SUFFIX "_avx2"
 #define SUMMARY "the same with vectors of 32 bytes"
@@ -445,6 +451,11 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
     return plan->stencil->depth == 32 ? run_floats(plan, batch) : run_integers(plan, batch);
 }
 
+static bool can_decimated(const struct conv_stencil *stencil)
+{
+    return SCORE != 50 || stencil->depth > 8;
+}
+
 static int score_decimated(const struct conv_stencil *, size_t)
 {
     return SCORE;
@@ -455,11 +466,13 @@ const struct conv_variant DECIMATED = {
     .summary = SUMMARY,
     .place = CONV_ON_CPU,
     .needs = NEEDS,
+    .can = can_decimated,
     .score = score_decimated,
     .plan = plan_decimated,
     .run = run_decimated,
     .floats = true,
     .float_samples = true,
     .thresholds = true,
+    .pixels = true, // of float32 samples
     .decimated = true,
 };
