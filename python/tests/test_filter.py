@@ -226,7 +226,7 @@ def bell(sigma, power=0):  # up to sigma 5 of a side of 31
 
 @pytest.mark.parametrize("text, products", (
     *((f"gaussian:{s}", [(bell(s), bell(s))]) for s in (0.3, 0.8, 2.5, 5, 5.1, 7.4, 7.6, 12, 31, 250)),
-    *((f"blur:{r}", [(np.clip(r + 1 - abs(np.arange(-15.0, 16)), 0, 1) / (2 * r + 1),) * 2]) for r in (0.4, 3)),
+    *((f"blur:{r}", [(np.clip(r + 1 - abs(np.arange(-15.0, 16)), 0, 1) / (2 * r + 1),) * 2]) for r in (0.4, 1, 3)),
     *((f"unsharp:{s},0.8", [(bell(0.01), 1.8 * bell(0.01)), (bell(s), -0.8 * bell(s))]) for s in (2, 9)),
     ("motion:31", [(bell(0.01), np.ones(31) / 31)]), ("log:1.5", [(bell(1.5), bell(1.5, 2)), (bell(1.5, 2), bell(1.5))]),
     ("dog:1,1.6", [(bell(1), bell(1)), (bell(1.6), -bell(1.6))])))
@@ -241,9 +241,9 @@ def test_float32_images_have_float32_accuracy(text, products, border, mode, outs
         image = np.random.default_rng(5).random(shape, np.float32)
         wanted = sum(matrix(down, shape[0]) @ (image - outside) @ matrix(across, shape[1]).T
                      + outside * down.sum() * across.sum() for down, across in products)
-        assert np.abs((result := conv.filter(image, text, border=border)) - wanted).max() <= 2.0**-23
-        transposed = conv.filter(np.ascontiguousarray(image.T), text, border=border).T
-        assert text == "motion:31" or mode == "constant" or np.array_equal(transposed, result)
+        assert np.abs(conv.filter(image, text, border=border) - wanted).max() <= 2.0**-23
+        normal = np.random.default_rng(7).standard_normal(shape, np.float32)  # sums of means were often halfway between two floats
+        assert text == "motion:31" or np.array_equal(conv.filter(normal.T.copy(), text, border=border).T, conv.filter(normal, text, border=border))
     planes = np.random.default_rng(6).random((3, 2, 1700), np.float32)  # with pixels instead, rows are cut into strips
     assert np.array_equal(conv.filter(np.moveaxis(planes, 0, -1).copy(), text, border=border),
                           np.moveaxis(conv.filter(planes, text, border=border, layout="CHW"), 0, -1))

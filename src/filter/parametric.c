@@ -28,8 +28,9 @@ struct result {
 
 #define SIDE CONV_FILTER_MAX_SIDE
 #define HALF (SIDE / 2)
-#define CUT 4.0        // of a Gaussian, in sigma
-#define LEAST_PASSES 7 // taps of a line from which two passes are faster than one
+#define CUT 4.0               // of a Gaussian, in sigma
+#define LEAST_PASSES 7        // taps of a line from which two passes are faster than one
+#define NO_TIES (1 + 0x1p-40) // no float32 sum of rational weights is halfway, where errors decide
 
 // A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less. Returns
 // its side.
@@ -96,7 +97,7 @@ static void make_matrix(struct conv_filter *filter, const double *matrix, int si
 static void make_product(struct conv_filter *filter, const double *line, int side)
 {
     conv_integer_separable(filter, line, side);
-    add_real(filter, line, side, 1);
+    add_real(filter, line, side, NO_TIES);
 }
 
 // The mean of a square with sides of 2 * radius + 1; a pixel that it covers in part counts in
@@ -204,9 +205,8 @@ static void make_log(struct result *result, const struct numbers *given)
 static void make_dog(struct result *result, const struct numbers *given)
 {
     double line[2][SIDE];
-    int sides[2];
-    for (int k = 0; k < 2; k++)
-        sides[k] = gaussian_line(line[k], given->value[k]);
+    int sides[] = {gaussian_line(line[0], given->value[0]),
+                   gaussian_line(line[1], given->value[1])};
     int side = sides[0] > sides[1] ? sides[0] : sides[1];
     if (given->value[0] == given->value[1]) {
         result->reason = "S1 and S2 are equal, so that every result would be 0";
