@@ -196,7 +196,7 @@ def header(order=False, shape=(2, 3, 7, 9)):
 
 
 BYTES = 2 * 3 * 7 * 9 * 4
-HOSTILE = {  # tests/unit/test_npy.c has more
+HOSTILE = {  # tests/unit/test_npy.c has more headers
     "png": (b"\x89PNG\r\n\x1a\n" + bytes(99), None), "cut header": (npy(header())[:30], "header"),
     "long header": (npy("", version=(2, 0), length=1 << 31), "header"),
     "huge": (npy(header(shape=(1 << 40, 3, 7, 9))), "cut off"),

@@ -231,8 +231,7 @@ def few(box, batch):
 
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-@pytest.mark.parametrize("asked", ("all",) if os.environ.get("CONV_SANITIZED") else ("all", "cuda:2,cuda:0"))
-@pytest.mark.parametrize("coders", CODERS[bool(os.environ.get("CONV_SANITIZED")):])
+@pytest.mark.parametrize("coders, asked", ((CODERS[0], "cuda:2,cuda:0"), (CODERS[1], "all"))[bool(os.environ.get("CONV_SANITIZED")):])
 def test_cuda_itself_on_several_devices(box, few, monkeypatch, coders, asked):
     """CUDA's backend with its kernels on the CPU: no thread takes one device's stream, event or memory for another's."""
     run(CHAIN, "in", "want")

@@ -142,19 +142,6 @@ UNIT_TEST(refuses_other_files)
     }
 }
 
-UNIT_TEST(checks_the_size_of_the_file)
-{
-    struct conv_npy npy;
-    struct conv_err err = {0};
-    assert_int_equal(
-        parse(&npy, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}", &err), CONV_OK);
-    assert_int_equal(conv_npy_check_size(&npy, npy.header + 24, &err), CONV_OK);
-    assert_int_equal(conv_npy_check_size(&npy, npy.header + 23, &err), CONV_ERR_FORMAT);
-    assert_non_null(strstr(err.text, "(2, 3)"));
-    assert_non_null(strstr(err.text, "cut off"));
-    assert_int_equal(conv_npy_check_size(&npy, npy.header + 25, &err), CONV_ERR_FORMAT);
-}
-
 UNIT_TEST(reads_its_own_headers)
 {
     static const struct conv_tensor_shape shapes[] = {

@@ -139,17 +139,4 @@ UNIT_TEST(checks_the_length_of_the_header)
     }
 }
 
-UNIT_TEST(converts_elements)
-{
-    float values[2];
-    conv_safetensors_convert(values, (const uint8_t *)"\x80\x3f\x20\xc1", CONV_SAFETENSORS_BF16, 2);
-    assert_float_equal(values[0], 1, 0);
-    assert_float_equal(values[1], -10, 0);
-    conv_safetensors_convert(values, (const uint8_t *)"\0\x3c\0\xc9", CONV_SAFETENSORS_F16, 2);
-    assert_float_equal(values[0], 1, 0);
-    assert_float_equal(values[1], -10, 0);
-    conv_safetensors_convert(values, (const uint8_t *)"\0\0\x80\x3f", CONV_SAFETENSORS_F32, 1);
-    assert_float_equal(values[0], 1, 0);
-}
-
 UNIT_MAIN(NULL, NULL)
