@@ -5,7 +5,6 @@ import os
 import signal
 import struct
 import subprocess
-import time
 import zlib
 from pathlib import Path
 
@@ -219,26 +218,19 @@ def photograph_like(side):
 @pytest.mark.cuda
 @pytest.mark.alone
 def test_a_signal_ends_the_decoding_of_large_images_on_a_device_cuda(box):
-    """A signal at any moment ends the run of eight images of 192 MB in 0.1 to 0.3 s, CUDA's own end included."""
+    """Of many images of 192 MB, those that are in flight are given up once the first is done; outputs are whole."""
     (box / "in").mkdir()
     (box / "in" / "0.png").write_bytes(photograph_like(8000))
-    for number in range(1, 8):
+    for number in range(1, 64):
         os.link("in/0.png", f"in/{number}.png")
-    command = ("emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=gpu", "-b", "in", "out")
-    run(*command)  # the machine has provided the memory from now on
-    begun = time.monotonic()
-    run(*command)
-    whole = time.monotonic() - begun
-    waits = []
-    for delay in 3 * (0.25 * whole, 0.35 * whole, 0.45 * whole, 0.55 * whole, 0.65 * whole):
-        if len(waits) >= 5 and sorted(waits)[2] < 0.3:
-            break  # more only if other processes have used the time, as they have for the whole run
-        process = start(*command)
-        time.sleep(delay)
-        sent = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        said = process.communicate()[1].decode()
-        waits.append(time.monotonic() - sent)
-        assert process.returncode == 130 and "interrupted: " in said, said
-    print(f"{whole:.2f} s without a signal; from it to the end:", *(f"{wait:.3f}" for wait in waits))
-    assert sorted(waits)[2] < max(0.3, whole / 3), waits
+    options = ("emboss", "--device=cuda", "--decode-on=gpu", "--encode-on=gpu", "--streams=1", "--group=1M")
+    run(*options, "in/0.png", "want.png")
+    process = start(*options, "-b", "in", "out")
+    until(lambda: os.path.isdir("out") and any(name.endswith(".png") for name in os.listdir("out")), process)
+    assert stop(process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    said = process.communicate(timeout=TIMEOUT)[1].decode()
+    assert process.returncode == 130 and "interrupted: " in said, said
+    made = os.listdir("out")
+    assert 0 < len(made) < 48 and all((box / "out" / name).read_bytes() == (box / "want.png").read_bytes() for name in made), made
