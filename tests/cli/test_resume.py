@@ -17,8 +17,6 @@ from program import run, start
 from test_kill import Killer, check_whole, fill_with_one, is_temporary
 
 
-
-
 def resume(*args, filters="emboss", journal="journal", code=0):
     """The outcome of a run: (done, skipped)."""
     summary = run(filters, "--json", "--resume", journal, *args, code=code).records()[-1]

@@ -73,9 +73,8 @@ static void fill(struct conv_digest_set *set, struct conv_digest step)
     }
 }
 
-// Also digests with which somebody wants to fill a few slots of the table: forged journals whose
-// low words were equal once took 11 s. Nobody can know the slots, which depend on a key for each
-// set.
+// Also digests that are to share slots, as in forged journals, one of which once took 11 s to read.
+// The slots depend on a key for each set.
 UNIT_TEST(test_any_digests)
 {
     const struct conv_digest steps[] = {
