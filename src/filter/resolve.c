@@ -229,10 +229,13 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
     int used = 0;
     bool custom = false;
     const struct conv_filter_family *before = NULL;
-    for (const char *at = text;; at++) {
+    const char *at = text;
+    do {
         char element[MAX_ELEMENT];
-        at += used ? strspn(at, " ") : 0; // "blur, sharpen"
-        size_t size = conv_filter_element_length(at);
+        at += strspn(at, " "); // "blur, sharpen"
+        size_t length = conv_filter_element_length(at), size = length;
+        while (size > 0 && at[size - 1] == ' ')
+            size--;
         if (size == 0)
             return conv_err_set(err, CONV_ERR_USAGE, "filter %d of '%.64s' is empty", used + 1,
                                 text);
@@ -246,16 +249,13 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
         element[size] = '\0';
         enum conv_status status = load_element(&filters[used], element, before, options, err);
         if (status == CONV_OK)
-            status = apply_options(&filters[used], options, err);
+            status = apply_options(&filters[used++], options, err);
         if (status != CONV_OK)
             return status;
         custom |= strcmp(element, "custom") == 0;
         before = conv_filter_family_of(element);
-        used++;
-        at += size;
-        if (*at == '\0')
-            break;
-    }
+        at += length;
+    } while (*at++ != '\0');
     if (options->kernel && !custom)
         return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
                                "it defines the filter 'custom', which '%.64s' does not use", text);
