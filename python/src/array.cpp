@@ -79,8 +79,7 @@ void order_after(const Array &array, void *stream)
 namespace
 {
 
-// --- for other packages: DLPack and the CUDA array interface
-// --------------------------------------
+// --- for other packages: DLPack and the CUDA array interface -------------------------------------
 
 // Held by a consumer: the memory, and the shape that the struct points to.
 template <class Managed> struct Exported {

@@ -55,11 +55,8 @@ Pool &pool()
 // Takes the least recently used entry out of the pool, whose lock is held.
 std::vector<std::shared_ptr<Context>> take_oldest(Pool &p)
 {
-    auto oldest = p.idle.begin();
-    for (auto at = p.idle.begin(); at != p.idle.end(); ++at) {
-        if (at->second.last_use < oldest->second.last_use)
-            oldest = at;
-    }
+    auto older = [](const auto &a, const auto &b) { return a.second.last_use < b.second.last_use; };
+    auto oldest = std::min_element(p.idle.begin(), p.idle.end(), older);
     std::vector<std::shared_ptr<Context>> contexts = std::move(oldest->second.contexts);
     p.idle.erase(oldest);
     return contexts;
@@ -174,14 +171,8 @@ Borrowed::Borrowed(int device, void *stream)
         Unlocked unlocked; // starting a device can take a second
         context = std::make_shared<Context>(device, stream, settings, generation);
         std::lock_guard<std::mutex> guard(p.lock);
-        for (size_t i = 0; i < p.all.size();) {
-            if (p.all[i].expired()) {
-                p.all[i] = p.all.back();
-                p.all.pop_back();
-            } else {
-                i++;
-            }
-        }
+        auto expired = [](const std::weak_ptr<Context> &weak) { return weak.expired(); };
+        p.all.erase(std::remove_if(p.all.begin(), p.all.end(), expired), p.all.end());
         p.all.push_back(context);
     }
     std::lock_guard<std::mutex> guard(context->lock);

@@ -26,11 +26,6 @@ PyObject *class_of(conv_status status)
     }
 }
 
-void set_error(const Failure &failure)
-{
-    PyErr_SetObject(class_of(failure.status), message_text(failure.message).ptr());
-}
-
 } // namespace
 
 nb::object message_text(const std::string &message)
@@ -62,7 +57,7 @@ void register_errors(nb::module_ &)
         try {
             std::rethrow_exception(thrown);
         } catch (const Failure &failure) {
-            set_error(failure);
+            PyErr_SetObject(class_of(failure.status), message_text(failure.message).ptr());
         } catch (const nb::cast_error &) {
             PyErr_SetString(PyExc_TypeError, "an argument has a type that is not accepted");
         }
