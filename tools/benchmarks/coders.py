@@ -26,10 +26,10 @@ class Coder:
     """`decode` takes what `as_file` makes of bytes; `encode` takes what `as_image` makes of an array H x W x C and returns
     something with a length in bytes. Either may be None. Encoders are in the fastest setting that compresses: OpenCV's
     default (one filter, runs only) takes half the time of its level 1; Pillow takes less time at level 1 with runs only;
-    torchvision and torchcodec only have levels."""
+    torchvision and torchcodec only have levels. `depths` are those of colours."""
 
-    def __init__(self, name, decode=None, encode=None, as_file=bytes, as_image=lambda image: image):
-        self.name, self.decode, self.encode, self.as_file, self.as_image = name, decode, encode, as_file, as_image
+    def __init__(self, name, decode=None, encode=None, as_file=bytes, as_image=lambda image: image, depths=(8,)):
+        self.name, self.decode, self.encode, self.as_file, self.as_image, self.depths = name, decode, encode, as_file, as_image, depths
 
 
 def opencv(cv2):
@@ -46,7 +46,7 @@ def pillow(module):
         file = io.BytesIO()
         image.save(file, "png", compress_level=1, compress_type=zlib.Z_RLE)
         return file.getbuffer()
-    return Coder("Pillow", lambda file: np.asarray(module.open(io.BytesIO(file))), encode, as_image=module.fromarray)
+    return Coder("Pillow (zlib-ng)", lambda file: np.asarray(module.open(io.BytesIO(file))), encode, as_image=module.fromarray)
 
 
 def image_rs(module):
@@ -55,11 +55,11 @@ def image_rs(module):
 
 
 def image_png(module):
-    """The decoder of Rust's image crate, in kornia-rs; of 8-bit RGB and RGBA."""
+    """The decoder of Rust's image crate, in kornia-rs; of RGB and RGBA."""
     def decode(file):
-        width, height, _, kind = struct.unpack(">IIBB", file[16:26])
-        return module.decode_image_png_u8(file, (height, width), {2: "rgb", 6: "rgba"}[kind])
-    return Coder("image-png", decode)
+        width, height, depth, kind = struct.unpack(">IIBB", file[16:26])
+        return getattr(module, f"decode_image_png_u{depth}")(file, (height, width), {2: "rgb", 6: "rgba"}[kind])
+    return Coder("image-png", decode, depths=(8, 16))
 
 
 def wuffs(module):
@@ -82,7 +82,7 @@ PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "pyspng": lambda module: Coder("
             "torchcodec.decoders": lambda module: Coder("torchcodec", module.decode_png, None, **tensors())}
 
 
-ALONE = ("kornia_rs.io", "pywuffs", "image_rs", "fpng", "imagecodecs")  # of `codecs`
+ALONE = ("kornia_rs.io", "pywuffs", "image_rs", "fpng", "imagecodecs", "PIL.Image")  # of `codecs`
 
 
 def coders(names=PACKAGES):
@@ -94,13 +94,13 @@ def coders(names=PACKAGES):
 # --- one core --------------------------------------------------------------------------------------------
 
 class Image:
-    """A PNG file that all coders take: 8-bit RGB or RGBA."""
+    """A PNG file that other coders take: RGB or RGBA."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
             self.data = file.read()
         width, height, depth, kind = struct.unpack(">IIBB", self.data[16:26])
-        self.fits, self.samples = depth == 8 and kind in (2, 6), width * height * (3 if kind == 2 else 4)
+        self.depth, self.fits, self.samples = depth, depth >= 8 and kind in (2, 6), width * height * (3 if kind == 2 else 4) * depth // 8
 
 
 def code_all(images, code, cold):
@@ -117,11 +117,12 @@ def code_all(images, code, cold):
 
 
 def codecs(parser):
-    """Compares conv's PNG coders on one core with image-png (kornia-rs, image-rs), Wuffs, fpng and libspng (imagecodecs), on folders.
+    """Compares conv's PNG coders on one core with image-png (kornia-rs, image-rs), Wuffs, fpng, libspng (imagecodecs) and Pillow
+    (zlib-ng), on folders.
 
     `conv bench codec`, which checks every result and also measures libpng, and libdeflate and igzip with conv's
-    reversal of filters, and the other coders take turns. The others are Python packages, so a call has some microseconds of Python; they skip images that are not 8-bit RGB
-    or RGBA. The table has MB/s of decoded samples in CPU time of one thread, and the size as a share of the samples."""
+    reversal of filters, and the other coders take turns. The others are Python packages, so a call has some microseconds of Python; they
+    skip images that are neither RGB nor RGBA, and folders with a depth that they lack. The table has MB/s of decoded samples in CPU time of one thread, and the size as a share of the samples."""
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="PNG files")
     parser.option("levels", False, "sizes and times of all levels of conv instead; no other coders")
     parser.option("level", 1)
@@ -139,6 +140,8 @@ def measure_codecs(options, report, folder):
     samples, cold = sum(image.samples for image in images), ctypes.create_string_buffer(max(image.samples for image in images))
     ways = {"conv": lambda: ask([options.conv, "bench", "codec", "-z", str(options.level), "--json", folder])}
     for coder in coders(ALONE):
+        if any(image.depth not in coder.depths for image in images):
+            continue
         if coder.decode:
             ways[f"decode {coder.name}"] = functools.partial(code_all, images, lambda image, coder=coder: memoryview(coder.decode(image.data)), cold)
         if coder.encode:
@@ -280,7 +283,7 @@ class PythonBench:
         return found[1:]
 
     def filter(self, device):
-        """On the CPU 6000x4000 pixels, beside OpenCV; else 8192x8192 samples, queued calls beside copies, in layouts with one and with several kernels."""
+        """On the CPU 6000x4000 pixels, beside OpenCV and kornia-rs; else 8192x8192 samples, queued calls beside copies, in layouts with one and with several kernels."""
         conv, np, torch = self.conv, self.np, self.torch
         if device == "cpu":
             cv2, sigmas, pixels = optional("cv2"), (2.5, 5, 7, 10), np.random.default_rng(1).integers(0, 256, (4000, 6000, 3), dtype=np.uint8)
@@ -289,6 +292,8 @@ class PythonBench:
                 ways = {f"filter {name} {image.dtype}": lambda name=name: conv.filter(image, name, out=out) for name in ("emboss", *map("gaussian:{}".format, sigmas))}
                 others = {f"cv2.GaussianBlur {s} {image.dtype}": lambda s=s: cv2.GaussianBlur(image, (0, 0), s, dst=out, **edge) for s in sigmas} | {
                     f"cv2.filter2D emboss {image.dtype}": lambda: cv2.filter2D(image, -1, matrix, dst=out, **edge)}
+                if (kornia := optional("kornia_rs.imgproc")) and image is pixels:  # sides as OpenCV has them; a result is new memory
+                    ways |= {f"kornia_rs gaussian_blur {s}": lambda k=round(6 * s + 1) | 1, s=s: kornia.gaussian_blur(pixels, (k, k), (s, s)) for s in sigmas}
                 self.in_turns(ways | (others if cv2 else {}), 2 * image.nbytes)
         for shape, layout, dtype, names, alphas in () if device == "cpu" else (
                 ((8192, 8192), "HW", "uint8", ("emboss", "gaussian5"), ("keep",)), ((8192, 8192, 4), "HWC", "uint8", ("emboss",), ("keep", "filter", "premultiply")),

@@ -19,13 +19,14 @@ CALLS = 10  # that are queued and timed together
 
 
 def timed(torch, call):
-    """Seconds per call of calls that are queued one after the other."""
+    """Seconds per call of calls that are queued one after the other, on whichever stream a library uses."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(CALLS):
         call()
-    end.record()
     torch.cuda.synchronize()
+    end.record()
+    end.synchronize()
     return begin.elapsed_time(end) / CALLS / 1e3
 
 
@@ -149,9 +150,16 @@ def cucim_ndimage(task):
     return filter_once, task.torch.from_dlpack(out).permute(1, 2, 0)
 
 
+def kornia(task):
+    """Boxes, the only filter of its that takes any size and has integers; a result is new memory in each call."""
+    from kornia_rs import image, imgproc
+    source, size = image.Image.from_dlpack(task.image), 2 * (len(task.rows),)
+    return (task.rows == 1).all() and (lambda: imgproc.box_blur(source, size), task.torch.from_dlpack(imgproc.box_blur(source, size)))
+
+
 LIBRARIES = {"NPP FilterBorder": npp(False), "NPP row, then column": npp(True), "CV-CUDA": cv_cuda, "torch, float16": torch_layer,
-             "cuCIM": cucim_ndimage}
-VERSIONS = ("nvidia-npp", "cvcuda-cu13", "torch", "cupy-cuda13x", "cucim-cu13")
+             "cuCIM": cucim_ndimage, "kornia-rs": kornia}
+VERSIONS = ("nvidia-npp", "cvcuda-cu13", "torch", "cupy-cuda13x", "cucim-cu13", "kornia-rs")
 
 
 def version_of(package):
@@ -163,12 +171,12 @@ def version_of(package):
 
 def gpu_filters(parser):
     """Compares filters of other GPU libraries with conv's on one interleaved image of bytes in device memory: NPP, CV-CUDA, torch
-    (a depthwise layer, with conversions from and to bytes) and cuCIM. Images do not fit the cache.
+    (a depthwise layer, with conversions from and to bytes), cuCIM, and of boxes kornia-rs. Images do not fit the cache.
 
     conv's figures are those of its fastest kernel in `conv bench kernels` on planes, which compares each sample. Each figure is
     divided by a copy that its own program measures. A column says how many samples differ from sums in float64."""
     parser.option("size", "8192x8192")
-    parser.option("filters", "tent3,tent5,dense5,real5,tent9,tent15,dense15,tent31", "kinds and sides of inputs.make_matrix")
+    parser.option("filters", "tent3,tent5,dense5,real5,tent9,tent15,dense15,tent31,box3,box5,box15", "kinds and sides of inputs.make_matrix")
     options = parser.read(rounds=5)
     import torch
     size = tuple(map(int, reversed(options.size.split("x"))))

@@ -280,15 +280,15 @@ def write_hostile(path, kind, width, height, size):
 # --- filters -----------------------------------------------------------------------------------------
 
 def make_matrix(name):
-    """Coefficients and divisor. tentN: a column times a row, rising to the middle. denseN: integers, not separable.
-    realN: real numbers."""
+    """Coefficients and divisor. boxN: ones. tentN: a column times a row, rising to the middle. denseN: integers, not
+    separable. realN: real numbers."""
     if name == "classic5":
         rows = [[1, 4, 7, 4, 1], [4, 16, 26, 16, 4], [7, 26, 41, 26, 7]]
         return rows + rows[1::-1], 273
     kind, side = name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz"))
     generator = random.Random(side)
-    if kind == "tent":
-        line = [min(i, side - 1 - i) + 1 for i in range(side)]
+    if kind in ("box", "tent"):
+        line = [1 if kind == "box" else min(i, side - 1 - i) + 1 for i in range(side)]
         return [[a * b for a in line] for b in line], sum(line) ** 2
     if kind == "dense":
         rows = [[generator.randint(-3, 6) for _ in range(side)] for _ in range(side)]
