@@ -15,9 +15,8 @@
 // Describes an instance to the host.
 struct gemm_tile {
     int positions, maps, threads, blocks, step, shared;
-    int across, sums, copies; // of a thread: TP; TP * TM; samples per chunk
-    float reads, cycles;      // of a thread per k, and cycles of shared memory that a warp's take
-    int unit;                 // k that are adjacent in shared memory
+    int across, unit;    // positions of a thread; k that are adjacent in shared memory
+    float reads, cycles; // of a thread per k, and cycles of shared memory that a warp's take
     void (*kernel)(gemm_launch), (*bytes)(gemm_launch);
     void (*quads)(gemm_launch); // where four neighbouring positions can be copied at a time
 };
@@ -43,11 +42,9 @@ static gemm_tile tile_of()
                       STEP,
                       bytes::shared,
                       config::TP,
-                      config::TP * config::TM,
-                      config::loads * config::positions,
+                      UNIT,
                       (float)(config::TP / config::VP + config::TM / config::VM) / UNIT,
                       (float)(read_cycles(config::TP, UNIT) + read_cycles(config::TM, UNIT)) / UNIT,
-                      UNIT,
                       gemm<config>,
                       gemm<bytes>,
                       gemm<config>};
@@ -97,7 +94,7 @@ struct gemm_sums {
 // A tile begins and ends with waiting for memory; its threads share what precedes the sums.
 static float tile_ends(const struct gemm_tile *t)
 {
-    return 2000 + 9 * (float)t->sums + 33000 / (float)t->threads;
+    return 2000 + (9 * (float)(t->positions * t->maps) + 33000) / (float)t->threads;
 }
 
 // Cycles of a multiprocessor for `count` tiles, `blocks` at a time. The figures fit all tiles and
@@ -109,13 +106,12 @@ static float tile_cycles(const struct gemm_tile *t, float count, float blocks,
     if (count <= 0)
         return 0;
     // Instructions of a warp per k: where a weight is new, the multiply-add may read three new
-    // registers, which takes longer; a sample, or four neighbours, takes 8 instructions to load, 4
-    // weights take 2.
+    // registers and take longer; a sample, or four neighbours, takes 8 to load, 4 weights 2.
     bool quads = sums->quads && t->quads != t->kernel;
     float steps = (float)t->step, threads = (float)t->threads, maps = (float)t->maps;
-    float copies = (float)t->copies / (quads ? 4 : 1) / steps, positions = (float)t->positions;
-    float warp = (1 + 0.5f / (float)t->across) * (float)t->sums + t->reads + 8 * copies +
-                 1.7f * maps / 4 / threads;
+    float positions = (float)t->positions, copies = positions / (quads ? 4 : 1) / threads;
+    float warp = (1 + 0.5f / (float)t->across) * positions * maps / threads + t->reads +
+                 8 * copies + 1.7f * maps / 4 / threads;
     // Each of four schedulers issues one at a time. A warp's load of 32 samples takes a cycle of
     // the L1 cache per line; of those beyond the first, arithmetic hides half.
     float issued =
@@ -127,8 +123,7 @@ static float tile_cycles(const struct gemm_tile *t, float count, float blocks,
     // Shared memory delivers 128 bytes in a cycle, and takes the copies.
     float shared = blocks * (1.05f * threads / 32 * (t->cycles + 2 * copies + maps / threads) +
                              0.05f * positions + 0.15f * single * sums->misses);
-    // A multiprocessor gets 25 bytes in a cycle. What takes longest does so all the more where
-    // others take nearly as long.
+    // A multiprocessor gets 25 bytes in a cycle. Limits that are close to each other add up.
     float bytes = blocks * (positions + maps) * 4 / 25;
     float cycles =
         hypotf(hypotf(issued * issued, alone * alone), hypotf(shared * shared, bytes * bytes));
@@ -176,7 +171,7 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
 // Bytes of the partial sums of all blocks.
 static size_t partial_bytes(const struct gemm_tile *t, int blocks)
 {
-    return (size_t)blocks * (size_t)t->sums * (size_t)t->threads * sizeof(float);
+    return (size_t)blocks * (size_t)(t->positions * t->maps) * sizeof(float);
 }
 
 // Of weights of a group: whole chunks of any tile, and those that it loads after the last one.

@@ -8,6 +8,7 @@
 #define CONV_KERNELS_LAYER_CUDA_GEMM_CUH
 
 #include <cuda_pipeline.h>
+#include <type_traits>
 
 #include "kernels/layer/cuda/layer_device.cuh"
 
@@ -76,14 +77,6 @@ struct gemm_window {
     uint32_t outside;
 };
 
-template <typename Input> struct gemm_input { // what its offsets count
-    typedef Input Sample;
-};
-
-template <> struct gemm_input<float4> {
-    typedef float Sample;
-};
-
 // STEP: k of a chunk; STAGES: chunks in shared memory; AHEAD: units of k that a thread reads from
 // there before it needs them; BLOCKS: of a multiprocessor of compute capability 9.0; Offset: int,
 // or int64_t for images of 2^31 samples and more; UNIT: k that are adjacent in shared memory, so
@@ -94,7 +87,7 @@ template <typename Input_, int P_, int M_, int WARPS_P_, int WARPS_M_, int STEP_
 struct gemm_config {
     typedef Input_ Input;
     typedef Offset_ Offset;
-    typedef typename gemm_input<Input>::Sample Sample;
+    typedef typename std::conditional<sizeof(Input) == 16, float, Input>::type Sample;
     typedef gemm_tap<Offset> tap;
     static const int P = P_, M = M_, WARPS_P = WARPS_P_, WARPS_M = WARPS_M_;
     static const int STEP = STEP_, STAGES = STAGES_, AHEAD = AHEAD_, BLOCKS = BLOCKS_;
