@@ -15,7 +15,6 @@ from folders import tree
 from program import run
 
 PHOTO = images.make("rgb8", np.random.default_rng(3), 8, 6).data
-OTHER = images.make("gray8", np.random.default_rng(4), 7, 5).data
 
 
 def fill(*names):
