@@ -144,15 +144,14 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
 
 // --- host ----------------------------------------------------------------------------------------
 
-#define MOST_PLANES 65535 // of a launch: blocks along y
-#define MOST_BLOCKS 65535
+#define MOST_BLOCKS 65535 // of a launch along x, and planes along y
 
 struct decimated_constants {
     void (*reduce)(struct decimated_filter);
     void (*filter_image)(struct decimated_filter);
     void (*enlarge)(struct decimated_filter);
-    int table_bytes;
-    int enlarging_blocks; // of a processor
+    int table_bytes, sample_bytes;
+    int stage_rows, reducing_blocks; // of a block that reduces, of a processor
     struct decimated_filter filter;
 };
 
@@ -160,9 +159,15 @@ template <typename Sample, typename Result>
 static void set_kernels(struct decimated_constants *constants)
 {
     struct decimated_filter &f = constants->filter;
-    constants->reduce = reduce_bytes<Sample>;
+    // Stages of about 32 KB or less.
+    constants->sample_bytes = (int)sizeof(Sample);
+    bool small = f.step > 2 && f.step * constants->sample_bytes <= 8;
+    constants->stage_rows = small ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
+    constants->reduce = small        ? reduce_bytes<Sample, ROW_GROUPS, 1>
+                        : f.step > 2 ? reduce_bytes<Sample, ROW_GROUPS / 2, 2>
+                                     : reduce_bytes<Sample, ROW_GROUPS / 2, 1>;
+    constants->reducing_blocks = REDUCING_BLOCKS(Sample);
     constants->filter_image = filter_bytes<Sample>;
-    constants->enlarging_blocks = enlarging_blocks<Sample>(f.amount != 0);
     if (f.up_parts == 1)
         constants->enlarge =
             f.amount ? enlarge<Sample, Result, true, 1> : enlarge<Sample, Result, false, 1>;
@@ -170,8 +175,7 @@ static void set_kernels(struct decimated_constants *constants)
         constants->enlarge = f.amount ? enlarge<Sample, Result, true, MOST_PARTS>
                                       : enlarge<Sample, Result, false, MOST_PARTS>;
     f.segments = (19 * f.step - 1) * (int)sizeof(Sample) / SEGMENT + 1;
-    // Small copies are slower: they pay where they save a fourth of the bytes.
-    bool halves = f.segments == 2 && (19 * f.step - 1) % SEGMENT < SEGMENT / 2;
+    bool halves = (19 * f.step - 1) % SEGMENT < SEGMENT / 2;
     f.half_segment = sizeof(Sample) == 1 && halves ? f.segments - 1 : -1;
     constants->table_bytes =
         (f.segments * bytes_of<Sample>::PRODUCTS + f.phases) * (int)(TABLE_CELLS * sizeof(uint4));
@@ -208,7 +212,6 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
         for (int k = 0; k < 4; k++) {
             int away = abs(i - (k - 1) * d.step);
             f.down[i][k] = away < 2 * d.step ? (uint32_t)d.down[away] : 0;
-            f.up[i][k] = (uint32_t)d.up[i][k];
             f.halves[i][k] = conv_half_from_float((float)d.up[i][k]);
         }
     for (int i = 0; i <= d.radius; i++)
@@ -232,73 +235,47 @@ static void start(void (*kernel)(struct decimated_filter), int threads, int64_t 
         kernel<<<blocks, threads, shared, stream>>>(*f);
 }
 
-// Coarse samples of an axis of n pixels: filtered ones, and all.
-static int64_t count_filtered(const struct decimated_filter *f, int n)
-{
-    return (n - 1) / f->step + 4;
-}
-
-static int64_t count_coarse(const struct decimated_filter *f, int n)
-{
-    return count_filtered(f, n) + 2 * f->pad;
-}
-
-// Strips of a plane, one above the other divided among warps, and their rows.
+// Columns of a plane's coarse samples that blocks or warps reduce or filter, and their rows.
 struct shape {
-    int64_t strips, rows;
+    int64_t columns, rows;
 };
-typedef struct shape (*shape_fn)(const struct decimated_filter *f,
-                                 const struct conv_stencil_plane *plane);
 
-static struct shape find_reduced(const struct decimated_filter *f,
-                                 const struct conv_stencil_plane *plane)
+static struct shape find_shape(const struct decimated_filter *f,
+                               const struct conv_stencil_plane *plane, bool reduces)
 {
-    return {count_strips(f->pad, (int)count_coarse(f, plane->width)),
-            count_coarse(f, plane->height)};
-}
-
-static struct shape find_filtered(const struct decimated_filter *f,
-                                  const struct conv_stencil_plane *plane)
-{
-    int64_t columns = count_filtered(f, plane->width) + ((f->pad - f->radius) & 7);
-    return {(columns - 1) / STRIP + 1, count_filtered(f, plane->height)};
-}
-
-static struct shape find_enlarged(const struct decimated_filter *,
-                                  const struct conv_stencil_plane *plane)
-{
-    return {(plane->width - 1) / BLOCK_COLUMNS + 1, (plane->height - 1) / TILE + 1};
+    int width = (plane->width - 1) / f->step + 4, height = (plane->height - 1) / f->step + 4;
+    if (reduces)
+        return {(count_strips(f->pad, width + 2 * f->pad) - 1) / f->strips + 1,
+                height + 2 * f->pad};
+    return {(width + ((f->pad - f->radius) & 7) - 1) / STRIP + 1, height};
 }
 
 #define MOST_ROUNDS 4
 
-// Finds the rows of a strip that a warp takes, a multiple of `unit`, less `lost`, such that blocks
-// of `warps`, of which `slots` run at a time, end early: each part begins with rows that others
-// compute, too, and more: `extra`. In more rounds blocks end at different times, so that the wait
-// for the last one is shorter (`wait`, of a round). *most: blocks of the largest plane.
+// Finds the rows of a column that a part has, a multiple of `unit`, such that blocks of `together`
+// parts, of which `slots` run at a time, end early: each begins with rows that others compute, too,
+// and more: `extra`. *most: blocks of the largest plane.
 static int32_t divide_rows(const struct decimated_filter *f,
-                           const struct conv_stencil_plane *planes, int count, shape_fn find,
-                           int warps, int64_t slots, int unit, int lost, double wait, double extra,
-                           int64_t *most)
+                           const struct conv_stencil_plane *planes, int count, bool reduces,
+                           int together, int64_t slots, int unit, double extra, int64_t *most)
 {
     int64_t rows = 1, blocks = 0, best = 0;
     double least = INFINITY;
     for (int p = 0; p < count; p++)
-        rows = max(rows, find(f, &planes[p]).rows);
+        rows = max(rows, find_shape(f, &planes[p], reduces).rows);
     for (int parts = 1; parts <= rows && blocks <= MOST_ROUNDS * slots; parts++) {
-        int64_t part = ((rows - 1) / parts + 1 + lost + unit - 1) / unit * unit - lost;
-        int64_t largest = 0, own = 0;
+        int64_t part = ((rows - 1) / parts + unit) / unit * unit, largest = 0, own = 0;
         blocks = 0;
         for (int p = 0; p < count; p++) {
             if (p == 0 || planes[p].width != planes[p - 1].width ||
                 planes[p].height != planes[p - 1].height) {
-                struct shape shape = find(f, &planes[p]);
-                own = (shape.strips * ((shape.rows - 1) / part + 1) - 1) / warps + 1;
+                struct shape shape = find_shape(f, &planes[p], reduces);
+                own = (shape.columns * ((shape.rows - 1) / part + 1) - 1) / together + 1;
                 largest = max(largest, own);
             }
             blocks += own;
         }
-        double cost = ((double)((blocks - 1) / slots + 1) + wait) * ((double)part + extra);
+        double cost = (double)((blocks - 1) / slots + 1) * ((double)part + extra);
         if (cost < least) {
             least = cost;
             best = part;
@@ -308,47 +285,48 @@ static int32_t divide_rows(const struct decimated_filter *f,
     return (int32_t)best;
 }
 
-#define LONG_STEP 12
-#define LONG_WARPS 6
-
 static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
                                         const struct conv_stencil_plane *planes, int count,
                                         struct decimated_filter *f, cudaStream_t stream)
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
-    int ring = REDUCE_STAGES * ROW_GROUPS * WARP * (int)sizeof(uint4), warps = REDUCE_WARPS;
+    int room = min(plan->cuda.block_shared_bytes,
+                   plan->cuda.shared_bytes / constants->reducing_blocks - 1024);
+    int shared;
     int64_t most = 0;
-    if (constants->table_bytes + warps * ring > plan->cuda.block_shared_bytes)
-        warps /= 2;
-    int shared = constants->table_bytes + warps * ring;
-    int64_t slots = max(1, min(plan->cuda.shared_bytes / (shared + 1024), 2));
+    f->strips = 2 * REDUCE_THREADS / WARP;
+    do {
+        f->strips /= 2;
+        // Eight lanes read four times 16 bytes of two rows, from different banks.
+        int bytes = (f->strips - 1) * STRIP * f->step * constants->sample_bytes;
+        f->pitch = (bytes + f->segments * SEGMENT + 63) / 128 * 128 + 64;
+        shared = BARRIER_BYTES + constants->table_bytes +
+                 REDUCE_STAGES * constants->stage_rows * f->pitch;
+    } while (shared > room && f->strips > 1);
+    int64_t slots =
+        max(1, min(plan->cuda.shared_bytes / (shared + 1024), constants->reducing_blocks));
     slots *= plan->cuda.processors;
-    // Few long parts are faster where a part begins with many rows of pixels (6000 x 4000, 3
-    // planes, H200: at a step of 32 6 warps per processor take 67 us, 16 take 87; at 6 60 and 52).
-    if (f->step >= LONG_STEP)
-        slots = max(1, plan->cuda.processors * LONG_WARPS / warps);
-    f->strip_rows = divide_rows(f, planes, count, find_reduced, warps, slots, 1, 0, 0,
+    f->strip_rows = divide_rows(f, planes, count, true, 1, slots, 1,
                                 3 + (8.0 * ROW_GROUPS + 32) / f->step, &most);
     if (allow_shared_memory(plan, (const void *)constants->reduce) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    start(constants->reduce, warps * WARP, most, count, (size_t)shared, false, f, stream);
+    start(constants->reduce, REDUCE_THREADS, most, count, (size_t)shared, false, f, stream);
     return CONV_OK;
 }
 
-// Up to MOST_PLANES planes.
+// Up to MOST_BLOCKS planes.
 static enum conv_status launch(const struct conv_stencil_plan *plan,
                                const struct conv_stencil_plane *planes, int count,
                                struct decimated_filter *f, cudaStream_t stream)
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
     bool early = plan->cuda.major >= 9;
-    int64_t filtered = 0, enlarged = 0, processors = plan->cuda.processors;
-    f->filter_rows = divide_rows(f, planes, count, find_filtered, FILTER_WARPS,
-                                 processors * FILTER_BLOCKS, STRIP, 0, 0, STRIP, &filtered);
-    // A part begins with two first products and more, which take as long as 4 tiles.
-    f->enlarged_rows =
-        divide_rows(f, planes, count, find_enlarged, 1, processors * constants->enlarging_blocks, 1,
-                    0, 0.5, 4, &enlarged);
+    int64_t filtered = 0, processors = plan->cuda.processors;
+    f->filter_rows = divide_rows(f, planes, count, false, FILTER_WARPS, processors * FILTER_BLOCKS,
+                                 STRIP, STRIP, &filtered);
+    // Blocks that all run at the same time share the tiles of planes; of many planes they are more.
+    int64_t slots = processors * ENLARGING_BLOCKS(f->amount != 0);
+    int64_t enlarged = max(slots < 4 * count ? 4 * slots / count : slots / count, (int64_t)1);
     if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
         return CONV_ERR_DEVICE;
     start(constants->filter_image, FILTER_WARPS * WARP, filtered, count, 0, early, f, stream);
@@ -365,9 +343,9 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
     struct decimated_filter f = constants->filter;
     enum conv_status status = CONV_OK;
     f.scratch = (uint8_t *)batch->cuda.scratch;
-    for (int p = 0; p < batch->count && !status; p += MOST_PLANES) {
+    for (int p = 0; p < batch->count && !status; p += MOST_BLOCKS) {
         f.planes = batch->cuda.d_planes + p;
-        status = launch(plan, batch->planes + p, min(MOST_PLANES, batch->count - p), &f,
+        status = launch(plan, batch->planes + p, min(MOST_BLOCKS, batch->count - p), &f,
                         (cudaStream_t)batch->cuda.stream);
     }
     return status;
@@ -382,7 +360,7 @@ const struct conv_variant conv_cuda_decimated = {
     score_always<50>,
     plan_decimated,
     run_decimated,
-    BLOCK_COLUMNS,
+    128,
     64,
     false,
     true,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // From a filtered coarse image of integers to results (decimated.cu), by products of half-precision
-// numbers on tensor cores. A block has 128 columns, a warp 32 of these, and walks down, 16 rows at
-// a time:
+// numbers on tensor cores. A warp has a strip of 64 bytes of results, the warps of a block are side
+// by side, and walk down, 16 rows at a time:
 //
 // First product: A are weights of 8 filtered samples for 16 columns, twice, for two bytes; B are
 // bytes of these samples, of 8 rows. Second product: A are weights of 16 filtered rows for 16 rows
@@ -11,20 +11,19 @@
 // power of two and stay below twice that, so that their last 23 bits are an integer. Parts of 11
 // bits are multiplied separately and added up as integers. Columns have such an order in the first
 // product that a lane has four neighbours at the end. Results, and samples that are sharpened, pass
-// through shared memory, so that a warp stores and loads rows of 128 bytes or more.
+// through shared memory of the warp, so that lanes store and load 16 bytes at a time.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_ENLARGE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DECIMATED_ENLARGE_CUH
 
 #include "kernels/stencil/cuda/decimated_reduce.cuh"
 
-#define GROUP 8       // filtered rows of a first product
-#define TILE 16       // rows and columns of results of a product
-#define STRIP_TILES 2 // of a warp, from left to right
-#define STRIP_COLUMNS (STRIP_TILES * TILE)
+#define GROUP 8 // filtered rows of a first product
+#define TILE 16 // rows and columns of results of a product
 #define BLOCK_WARPS (THREADS / WARP)
-#define BLOCK_COLUMNS (BLOCK_WARPS * STRIP_COLUMNS)
-#define TILES_AHEAD 3 // of samples that a block has asked for
-#define PART 11       // bits of a number of the second product
+#define STRIP_BYTES 64                                  // of a row of a warp's strip
+#define TILES_AHEAD 3                                   // of samples that a warp has asked for
+#define ENLARGING_BLOCKS(sharpens) ((sharpens) ? 4 : 5) // of a processor, by their registers
+#define PART 11                                         // bits of a number of the second product
 
 // Four samples of a row as they lie in memory; values are 32 bits, of float32 as well, or their
 // upper bits count.
@@ -162,17 +161,22 @@ __device__ static inline uint32_t subtract_halves(uint32_t a, uint32_t b)
 template <typename Sample> struct enlarged;
 template <> struct enlarged<uint8_t> {
     typedef uint32_t two;
+    static constexpr int TILES = 4; // of a strip, from left to right
     static constexpr int PARTS = 2;
     static constexpr int FRACTION = 24; // bits after the point of a result's sum
 };
 template <> struct enlarged<uint16_t> {
     typedef uint2 two;
-    static constexpr int PARTS = 3;
+    static constexpr int TILES = 2, PARTS = 3;
     static constexpr int FRACTION = 16; // 8 bits are dropped
 };
 
+#define STRIP_COLUMNS (STRIP_BYTES / (int)sizeof(Sample))
+#define BLOCK_COLUMNS (BLOCK_WARPS * STRIP_COLUMNS)
+
 // The parts of a warp's 8 enlarged rows, by the tile and its half.
-template <typename Sample> using row_parts = uint32_t[STRIP_TILES][2][enlarged<Sample>::PARTS];
+template <typename Sample>
+using row_parts = uint32_t[enlarged<Sample>::TILES][2][enlarged<Sample>::PARTS];
 
 // Twice the sums of weights times two bytes, in the last 23 bits. `pairs`: 16 bits of two samples,
 // of which 12 are used: as the halves 1024 + upper byte, less 1024, and 4 + lower byte / 256.
@@ -222,18 +226,20 @@ __device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint2 (&p
 // A warp's columns, and the filtered samples that a lane has asked for: rows `group` * 8 on.
 template <typename Sample, int UP_PARTS> struct enlarged_columns {
     typedef typename enlarged<Sample>::two two;
-    int cells[STRIP_TILES]; // the first sample of a tile, even
-    int phase;              // of the first tile's tables
-    two samples[STRIP_TILES][UP_PARTS];
+    static constexpr int TILES = enlarged<Sample>::TILES;
+    int cells[TILES]; // bytes before the first sample of a tile, which is even
+    int phase;        // of the first tile's tables
+    two samples[TILES][UP_PARTS];
 
     __device__ void load(const struct grid<Sample> &grid, int group)
     {
         int lane = (int)threadIdx.x % WARP, y = min(group * GROUP + lane / 4, grid.height - 1);
-        const auto *row = grid.filtered + (int64_t)y * grid.pitch + lane % 4 * 2;
+        const uint8_t *row =
+            (const uint8_t *)(grid.filtered + (int64_t)y * grid.pitch + lane % 4 * 2);
 #pragma unroll
-        for (int k = 0; k < STRIP_TILES * UP_PARTS; k++)
+        for (int k = 0; k < TILES * UP_PARTS; k++)
             samples[k / UP_PARTS][k % UP_PARTS] =
-                *(const two *)(row + cells[k / UP_PARTS] + k % UP_PARTS * 8);
+                *(const two *)(row + cells[k / UP_PARTS] + k % UP_PARTS * 8 * sizeof(two) / 2);
     }
 
     // The rows that were loaded, and asks for the next ones.
@@ -242,7 +248,7 @@ template <typename Sample, int UP_PARTS> struct enlarged_columns {
     {
         int table = phase;
 #pragma unroll
-        for (int k = 0; k < STRIP_TILES; k++) {
+        for (int k = 0; k < TILES; k++) {
             uint32_t sums[4];
             enlarge_pairs<UP_PARTS>(sums, samples[k],
                                     &tables.across[table * UP_PARTS][threadIdx.x % WARP]);
@@ -375,71 +381,96 @@ finish_four(const float (&sums)[2][enlarged<Sample>::PARTS][4], int row,
     return results;
 }
 
-// --- rows of a block -----------------------------------------------------------------------------
+// --- rows of a strip -----------------------------------------------------------------------------
 
-// Tiles of a block in shared memory. Rows are longer than these, so that those of a product use
-// different banks.
-template <typename Sample, int COUNT>
+// A tile's rows of a strip in shared memory. Chunks of 16 bytes have such an order that eight lanes
+// reach different banks, in both ways: with 16 bytes each, or with the four results that a product
+// leaves in each.
+template <typename Sample>
 struct staged {
-    static constexpr int CHUNKS = BLOCK_COLUMNS * (int)sizeof(Sample) / 16; // of a row
-    static constexpr int ROWS = WARP / CHUNKS;                              // of a warp at a time
-    Sample rows[COUNT][TILE][BLOCK_COLUMNS + 16];
+    uint8_t bytes[TILE * STRIP_BYTES];
 
-    // The row, and the column, of the 16 bytes that a lane copies: number k of a warp's rows.
-    __device__ static int copied_row(int k)
+    __device__ static int swizzle(int row)
     {
-        return (int)threadIdx.x / WARP * (TILE / BLOCK_WARPS) + k * ROWS +
-               (int)threadIdx.x % WARP / CHUNKS;
+        return sizeof(Sample) == 1 ? row / 2 % 4 : row & 2;
     }
-    __device__ static int copied_column(void)
+    // Of the lane's 16 bytes of the first 8 rows.
+    __device__ static int lane_chunk(void)
     {
-        return (int)threadIdx.x % CHUNKS * (16 / (int)sizeof(Sample));
+        int row = (int)threadIdx.x % WARP / 4;
+        return row * STRIP_BYTES + ((int)threadIdx.x % 4 ^ swizzle(row)) * 16;
+    }
+    // Of its four samples of the first 8 rows of the first tile; those of tile k are at this place
+    // ^ k * TILE * sizeof(Sample).
+    __device__ static int lane_four(void)
+    {
+        int row = (int)threadIdx.x % WARP / 4;
+        return row * STRIP_BYTES +
+               ((int)threadIdx.x % 4 * ENLARGED * (int)sizeof(Sample) ^ swizzle(row) * 16);
     }
 };
-
-#define COPIES(sample) (TILE / BLOCK_WARPS / staged<sample, 1>::ROWS)
 
 template <typename Sample, typename Result, bool SHARPENS> struct enlarge_shared {
     struct enlarge_tables tables;
-    struct staged<Result, sizeof(Result) == sizeof(Sample) ? 2 : 1> results;
-    struct staged<Sample, SHARPENS ? TILES_AHEAD + 1 : 1> samples;
+    struct staged<Result> results[BLOCK_WARPS][2];
+    struct staged<Sample> samples[BLOCK_WARPS][SHARPENS ? TILES_AHEAD + 1 : 1];
 };
 
-// Asks for the samples of a tile of the block's columns from `left` on.
-template <typename Sample, typename Staged>
-__device__ static inline void ask_tile(Staged &samples, int left, int tile, int last,
-                                       const struct conv_stencil_plane &plane)
+// What a lane loads and stores of a strip: 16 bytes of two rows of a tile.
+struct lane_rows {
+    int64_t stride;
+    int y, height; // of the next tile's first row
+    int count;     // samples from here to the end of the row
+};
+
+__device__ static inline struct lane_rows find_rows(int left, int tile, int64_t stride, int size,
+                                                    const struct conv_stencil_plane &plane)
 {
-#pragma unroll
-    for (int k = 0; k < COPIES(Sample); k++) {
-        int row = Staged::copied_row(k), column = Staged::copied_column(), y = tile * TILE + row;
-        if (tile < last && y < plane.height && left + column < plane.width)
+    struct lane_rows rows;
+    rows.stride = stride;
+    rows.y = tile * TILE + (int)threadIdx.x % WARP / 4;
+    rows.height = plane.height;
+    rows.count = plane.width - left - (int)threadIdx.x % 4 * (16 / size);
+    return rows;
+}
+
+// Asks for the samples of the next tile, of which the lane's are at *from.
+template <typename Sample>
+__device__ static inline void ask_tile(struct staged<Sample> *stage, const uint8_t **from,
+                                       struct lane_rows *rows, bool asks)
+{
+    for (int half = 0; half < 2; half++)
+        if (asks && rows->count > 0 && rows->y + half * GROUP < rows->height)
             __pipeline_memcpy_async(
-                &samples.rows[tile % (TILES_AHEAD + 1)][row][column],
-                (const Sample *)(plane.src + y * plane.src_stride) + left + column, 16);
-    }
+                &stage->bytes[staged<Sample>::lane_chunk() + half * GROUP * STRIP_BYTES],
+                *from + half * GROUP * rows->stride, 16);
     __pipeline_commit();
+    *from += TILE * rows->stride;
+    rows->y += TILE;
 }
 
-template <typename Result, typename Staged>
-__device__ static inline void store_staged(const Staged &results, int left, int tile,
-                                           const struct conv_stencil_plane &plane)
+template <typename Result>
+__device__ static inline void store_staged(const uint8_t *chunk, uint8_t **to,
+                                           struct lane_rows *rows)
 {
 #pragma unroll
-    for (int k = 0; k < COPIES(Result); k++) {
-        int row = Staged::copied_row(k), column = Staged::copied_column(), y = tile * TILE + row;
-        int count = y < plane.height ? plane.width - left - column : 0; // of samples, from here on
-        Result *to = (Result *)(plane.dst + y * plane.dst_stride) + left + column;
-        const Result *from = &results.rows[tile % 2][row][column];
-        if (count >= 16 / (int)sizeof(Result))
-            *(uint4 *)to = *(const uint4 *)from;
+    for (int half = 0; half < 2; half++) {
+        const Result *from = (const Result *)(chunk + half * GROUP * STRIP_BYTES);
+        Result *row = (Result *)(*to + half * GROUP * rows->stride);
+        if (rows->y + half * GROUP >= rows->height)
+            continue;
+        if (rows->count >= 16 / (int)sizeof(Result))
+            *(uint4 *)row = *(const uint4 *)from;
         else
-            for (int i = 0; i < count; i++)
-                to[i] = from[i];
+#pragma unroll 1
+            for (int i = 0; i < rows->count; i++)
+                row[i] = from[i];
     }
+    *to += TILE * rows->stride;
+    rows->y += TILE;
 }
 
-// A lane's four samples at (x, y), and results, where these are not copied by block.
+// A lane's four samples at (x, y), and results, where these are not staged.
 template <typename Sample>
 __device__ static inline struct four<Sample> load_four(int x, int y, bool words,
                                                        const struct conv_stencil_plane &plane) {
@@ -469,39 +500,50 @@ __device__ static inline void store_four(const struct four<Result> &results, int
             to[k] = ((const Result *)&results)[k];
 }
 
-// Tiles of rows `first` to `last` - 1 of a block's columns, from `left` on. STAGED: 16 bytes of
-// rows may be read and stored at once. words: four samples may.
+// Tiles of rows `first` to `last` - 1 of a strip, from column `left` on. STAGED: 16 bytes of rows
+// may be read and stored at once. words: four samples may.
 template <typename Sample, typename Result, bool SHARPENS, bool STAGED, int UP_PARTS>
 __device__ static inline void
 enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left, int first,
               int last, bool reads_words, bool stores_words, const struct conv_stencil_plane &plane,
               const struct grid<Sample> &grid, const struct decimated_filter &f)
 {
-    constexpr int PARTS = enlarged<Sample>::PARTS;
-    int lane = (int)threadIdx.x % WARP, offset = (int)threadIdx.x / WARP * STRIP_COLUMNS;
+    constexpr int PARTS = enlarged<Sample>::PARTS, TILES = enlarged<Sample>::TILES;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int group = 2 * first / f.step, rest = 2 * first % f.step, phase = first % f.down_phases;
     struct enlarged_columns<Sample, UP_PARTS> columns;
     row_parts<Sample> near, far;
-    columns.phase = (left + offset) / TILE % f.up_phases;
+    struct lane_rows asked = find_rows(left, first, plane.src_stride, sizeof(Sample), plane);
+    struct lane_rows stored = find_rows(left, first, plane.dst_stride, sizeof(Result), plane);
+    int column = left * (int)sizeof(Sample) + lane % 4 * 16; // STAGED
+    int place = staged<Sample>::lane_four(), at = place, chunk = staged<Sample>::lane_chunk();
+    uint8_t *results = shared.results[warp][0].bytes;
+    const uint8_t *from = plane.src + stored.y * plane.src_stride + column;
+    uint8_t *to = plane.dst + stored.y * plane.dst_stride + column;
+    columns.phase = left / TILE % f.up_phases;
 #pragma unroll
-    for (int k = 0; k < STRIP_TILES; k++)
-        columns.cells[k] = min(left + offset + k * TILE, plane.width - 1) / f.step & ~1;
+    for (int k = 0; k < TILES; k++)
+        columns.cells[k] =
+            (min(left + k * TILE, plane.width - 1) / f.step & ~1) * (int)sizeof *grid.filtered;
     for (int k = 0; SHARPENS && STAGED && k < TILES_AHEAD; k++)
-        ask_tile<Sample>(shared.samples, left, first + k, last, plane);
+        ask_tile(&shared.samples[warp][(first + k) % (TILES_AHEAD + 1)], &from, &asked,
+                 first + k < last);
     columns.load(grid, group);
     columns.enlarge(near, shared.tables, grid, group, f.up_phases);
     columns.enlarge(far, shared.tables, grid, group + 1, f.up_phases);
-    offset += lane % 4 * ENLARGED;
     for (int tile = first; tile < last; tile++) {
         uint4 weights = shared.tables.down[phase][lane];
         phase = phase == f.down_phases - 1 ? 0 : phase + 1;
+        struct staged<Sample> *samples = shared.samples[warp];
         if (SHARPENS && STAGED) {
             __pipeline_wait_prior(TILES_AHEAD - 1);
-            __syncthreads(); // samples of other threads; all have read those of the tile before
-            ask_tile<Sample>(shared.samples, left, tile + TILES_AHEAD, last, plane);
+            __syncwarp(); // samples of other lanes; all have read those of the tile before
+            ask_tile(&samples[(tile + TILES_AHEAD) % (TILES_AHEAD + 1)], &from, &asked,
+                     tile + TILES_AHEAD < last);
+            samples += tile % (TILES_AHEAD + 1);
         }
 #pragma unroll
-        for (int k = 0; k < STRIP_TILES; k++) {
+        for (int k = 0; k < TILES; k++) {
             float sums[2][PARTS][4];
 #pragma unroll
             for (int n = 0; n < 2 * PARTS; n++) {
@@ -514,26 +556,29 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
             }
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                int row = lane / 4 + half * GROUP, column = offset + k * TILE;
-                int y = tile * TILE + row;
+                int x = left + k * TILE + lane % 4 * ENLARGED;
+                int y = tile * TILE + lane / 4 + half * GROUP, skipped = half * GROUP * STRIP_BYTES;
                 struct four<Sample> source = {
                 };
                 if (SHARPENS && STAGED)
-                    source = *(const struct four<Sample> *)&shared.samples
-                                  .rows[tile % (TILES_AHEAD + 1)][row][column];
+                    source = *(const struct four<Sample> *)&samples
+                                  ->bytes[(place ^ k * TILE * (int)sizeof(Sample)) + skipped];
                 else if (SHARPENS)
-                    source = load_four<Sample>(left + column, y, reads_words, plane);
-                struct four<Result> results =
+                    source = load_four<Sample>(x, y, reads_words, plane);
+                struct four<Result> made =
                     finish_four<Sample, Result, SHARPENS>(sums, half, source, f);
                 if (STAGED)
-                    *(struct four<Result> *)&shared.results.rows[tile % 2][row][column] = results;
+                    *(struct four<Result>
+                          *)&results[(at ^ k * TILE * (int)sizeof(Sample)) + skipped] = made;
                 else
-                    store_four(results, left + column, y, stores_words, plane);
+                    store_four(made, x, y, stores_words, plane);
             }
         }
         if (STAGED) {
-            __syncthreads(); // results of other threads; all have stored the tile before
-            store_staged<Result>(shared.results, left, tile, plane);
+            __syncwarp(); // results of other lanes; all have stored the tile before
+            store_staged<Result>(results + chunk, &to, &stored);
+            at ^= TILE * STRIP_BYTES; // the other stage
+            chunk ^= TILE * STRIP_BYTES;
         }
         rest += 2;
         if (rest >= f.step && tile + 1 < last) {
@@ -543,19 +588,14 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
             columns.enlarge(far, shared.tables, grid, group + 1, f.up_phases);
         }
     }
-    if (STAGED)
-        __syncthreads(); // all have stored the last tile
+    if (SHARPENS && STAGED)
+        __pipeline_wait_prior(0);
+    __syncwarp(); // all have stored the last tile
 }
 
-// Of a processor: as many as registers suffice for.
-template <typename Sample> __host__ __device__ static constexpr int enlarging_blocks(bool sharpens)
-{
-    return sharpens || sizeof(Sample) == 2 ? 5 : 7;
-}
-
-// Blocks have strips of columns from left to right, and enlarged_rows tiles of these.
+// Blocks have equal shares of a plane's tiles, one strip of columns after the other.
 template <typename Sample, typename Result, bool SHARPENS, int UP_PARTS>
-static __global__ void __launch_bounds__(THREADS, enlarging_blocks<Sample>(SHARPENS))
+static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS))
     enlarge(const __grid_constant__ struct decimated_filter f)
 {
     typedef struct enlarge_shared<Sample, Result, SHARPENS> shared_type;
@@ -564,7 +604,8 @@ static __global__ void __launch_bounds__(THREADS, enlarging_blocks<Sample>(SHARP
     const struct conv_stencil_plane plane = f.planes[blockIdx.y];
     const struct grid<Sample> grid = find_grid<Sample>(f, plane);
     int across = (plane.width - 1) / BLOCK_COLUMNS + 1, tiles = (plane.height - 1) / TILE + 1;
-    int items = across * ((tiles - 1) / f.enlarged_rows + 1);
+    int64_t all = (int64_t)across * tiles;
+    int64_t at = all * blockIdx.x / gridDim.x, end = all * (blockIdx.x + 1) / gridDim.x;
     bool reads_words = has_words<struct four<Sample>>(plane.src, plane.src_stride);
     bool stores_words = has_words<struct four<Result>>(plane.dst, plane.dst_stride);
     bool stages = sizeof(Result) == sizeof(Sample) &&
@@ -572,9 +613,13 @@ static __global__ void __launch_bounds__(THREADS, enlarging_blocks<Sample>(SHARP
                   (!SHARPENS || has_words<uint4>(plane.src, plane.src_stride));
     write_up(shared.tables, f);
     wait_for_cells();
-    for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
-        int left = item % across * BLOCK_COLUMNS, first = item / across * f.enlarged_rows;
-        int last = min(first + f.enlarged_rows, tiles);
+    while (at < end) {
+        int strip = (int)(at / tiles), first = (int)(at - (int64_t)strip * tiles);
+        int last = (int)min((int64_t)tiles, first + end - at);
+        int left = strip * BLOCK_COLUMNS + (int)threadIdx.x / WARP * STRIP_COLUMNS;
+        at += last - first;
+        if (left >= plane.width)
+            continue;
         if (stages)
             enlarge_tiles<Sample, Result, SHARPENS, sizeof(Result) == sizeof(Sample), UP_PARTS>(
                 shared, left, first, last, reads_words, stores_words, plane, grid, f);

@@ -10,7 +10,7 @@
 //                    of 8 coarse columns; a lane holds those that it has from the first product.
 //
 // The order of pixels and rows is free as long as that of weights is the same. 16 coarse rows are
-// more than those that 32 rows of pixels belong to: each has the place (m - 2) % 16 until it is
+// more than those that 32 rows of pixels belong to: each has the place (m + 1) % 16 until it is
 // complete. As a coarse sample depends on pixels (m - 2) * step + 1 and after, strips begin at m =
 // 2 and multiples of 16 from there: their pixels then begin at a multiple of 16.
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
@@ -40,14 +40,14 @@ struct decimated_filter {
     // radius.
     int32_t pad;
     int32_t segments, phases, block_rows, store_blocks, strip_rows; // see reduce_bytes
+    int32_t strips, pitch;                    // at most, of a block; of the rows of a stage
     int32_t half_segment;                     // that of which 32 bytes are used; -1: there is none
-    int32_t enlarged_rows;                    // tiles of a warp
     int32_t filter_rows;                      // of a warp that filters integers
     int32_t up_phases, up_parts, down_phases; // its tables: see write_up
     int32_t amount, shifted_amount;           // the latter times 2^32 / 2^23, for 8 bits
     int64_t keep_below;
-    uint32_t down[MOST_STEP][4], up[MOST_STEP][4];
-    uint16_t halves[MOST_STEP][4]; // of `up`, as half-precision numbers
+    uint32_t down[MOST_STEP][4];
+    uint16_t halves[MOST_STEP][4]; // of weights to enlarge, as half-precision numbers
     uint32_t line[MOST_RADIUS + 1];
 };
 static_assert(sizeof(struct decimated_filter) <= 4096, "kernel parameters end at 4 KB");
@@ -55,12 +55,11 @@ static_assert(sizeof(struct decimated_filter) <= 4096, "kernel parameters end at
 // What differs by the type of samples.
 template <typename Sample> struct samples_of;
 template <> struct samples_of<uint8_t> {
-    typedef uint16_t coarse_type, filtered_type;
+    typedef uint16_t filtered_type;
     static constexpr int FILTERED = 12; // bits of a filtered sample
     static constexpr int ONE = 12;      // bits after the point in the arithmetic of sharpening
 };
 template <> struct samples_of<uint16_t> {
-    typedef uint16_t coarse_type;
     typedef uint32_t filtered_type;
     static constexpr int FILTERED = 20, ONE = 4;
 };
@@ -69,7 +68,7 @@ template <> struct samples_of<uint16_t> {
 template <typename Sample> struct grid {
     int coarse_width, coarse_height, width, height;
     int coarse_pitch, pitch; // of rows: a multiple of 8, and even
-    typename samples_of<Sample>::coarse_type *coarse;
+    uint16_t *coarse;
     typename samples_of<Sample>::filtered_type *filtered;
 };
 
@@ -86,7 +85,7 @@ __device__ static inline struct grid<Sample> find_grid(const struct decimated_fi
     uint8_t *cells = f.scratch + (size_t)plane.cuda.work_counter * CONV_DECIMATED_CELLS_ALIGN;
     size_t coarse = (size_t)grid.coarse_width * grid.coarse_height;
     size_t columns = (size_t)grid.coarse_width * grid.height;
-    grid.coarse = (typename samples_of<Sample>::coarse_type *)cells;
+    grid.coarse = (uint16_t *)cells;
     grid.filtered = (typename samples_of<Sample>::filtered_type *)cells +
                     (coarse + columns + 1) / 2 * 2 * sizeof(float) / sizeof *grid.filtered;
     return grid;
@@ -129,12 +128,13 @@ __device__ static inline void wait_for_cells(void)
 
 // --- from an image to its coarse image ----------------------------------------------------------
 
-#define STRIP 16        // coarse columns of a warp, and coarse rows under way
-#define ROW_GROUPS 4    // of 8 rows of pixels, for a second product
-#define SEGMENT 64      // bytes of a row of pixels: 16 of a lane
-#define REDUCE_STAGES 4 // segments of all these rows that a warp has asked for
-#define STAGE_CELLS (ROW_GROUPS * WARP)
-#define REDUCE_WARPS 8         // of a block, 4 where shared memory is small
+#define STRIP 16           // coarse columns of a warp, and coarse rows under way
+#define ROW_GROUPS 4       // of 8 rows of pixels, for a second product
+#define SEGMENT 64         // bytes of a row of pixels: 16 of a lane
+#define REDUCE_THREADS 256 // of a block: a warp for each strip, and more that load samples
+#define REDUCE_STAGES 3    // of rows that a block has asked for
+#define BARRIER_BYTES 64   // of shared memory
+#define REDUCING_BLOCKS(sample) (sizeof(sample) == 1 ? 2 : 1) // of a processor
 #define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
 
 // What differs by the type of samples, in bytes.
@@ -213,6 +213,7 @@ __device__ static inline void write_tables(uint32_t *tables, const uint32_t *dow
                        [&](int k) { return down[min(abs(away - k), 2 * step)]; });
         } else {
             int row = 16 * half + 2 * t, period = STRIP * step;
+            away -= 3 * step; // coarse row -1 has place 0
             away = (away - f.block_rows * (table - products) - row + 3 * period) % period;
             write_word(tables, table, lane, r, [&](int k) {
                 int below = k % 2 + k / 2 * 8, distance = abs(away - below);
@@ -225,166 +226,162 @@ __device__ static inline void write_tables(uint32_t *tables, const uint32_t *dow
 
 // --- samples -------------------------------------------------------------------------------------
 
-// A warp's part of a plane.
+// A block's part of a plane: strips side by side, whose samples it loads together.
+struct part {
+    int x, y, end;      // pixels; rows up to `end` are multiplied
+    int first, last;    // coarse rows to store
+    int strip, strips;  // the first one, and how many
+    int chunks;         // of 16 bytes of a row
+    int skipped, bytes; // of a row: before, and of, its bulk copy; 0: there are no bulk copies
+    bool aligned;       // addresses of chunks are multiples of 16
+    bool repeats;       // the border repeats samples, too
+};
+
+// A warp's strip of it.
 struct strip {
-    int x, y, end;             // pixels; rows up to `end` are multiplied
+    int x, column;             // of its first pixel, and its first coarse sample
     int segment, last_segment; // those that coarse samples of the plane depend on
-    int column;                // of the strip's first coarse sample
-    int first, last;           // coarse rows to store
-    int inside, last_inside;   // segments that are, if addresses are multiples of 16
-    bool aligned, repeats;     // these addresses are; the border repeats samples, too
 };
 
-// The next segment to ask for.
-struct request {
-    int y, segment;
-    uint4 *to;           // the lane's place in the ring
-    bool rows_inside;    // all 32
-    const uint8_t *from; // the lane's samples of the first eight of these
-};
+// Calls take(row, chunk) for each chunk of a stage that the thread loads.
+template <int ROWS, typename Take>
+__device__ static inline void take_chunks(const struct part &part, const Take &take)
+{
+    int row = (int)threadIdx.x / part.chunks, chunk = (int)threadIdx.x - row * part.chunks;
+    int down = REDUCE_THREADS / part.chunks, across = REDUCE_THREADS - down * part.chunks;
+    while (row < ROWS) {
+        take(row, chunk);
+        row += down;
+        chunk += across;
+        if (chunk >= part.chunks)
+            chunk -= part.chunks, row++;
+    }
+}
 
-// A lane's samples of four rows, each by itself. `rows`: -1 for constant ones.
+// The chunk's samples, each by itself. row: -1 for constant ones.
 template <typename Sample>
-__device__ static inline void load_samples(uint4 *to, int x, const int *rows,
-                                           const struct conv_stencil_plane &plane,
-                                           const struct decimated_filter &f)
+__device__ static inline void load_chunk(uint4 *to, int x, int row,
+                                         const struct conv_stencil_plane &plane,
+                                         const struct decimated_filter &f)
 {
     constexpr int IN_WORD = 4 / sizeof(Sample), WORDS = 2; // loaded at once: their latency counts
+    const Sample *from = (const Sample *)(plane.src + row * plane.src_stride);
 #pragma unroll 1
     for (int first = 0; first < 4; first += WORDS) {
-        uint32_t words[ROW_GROUPS][WORDS] = {};
+        uint32_t words[WORDS] = {};
 #pragma unroll
         for (int k = 0; k < WORDS * IN_WORD; k++) {
             int column =
                 conv_border_index((enum conv_border)f.border, x + first * IN_WORD + k, plane.width);
-#pragma unroll
-            for (int q = 0; q < ROW_GROUPS; q++) {
-                const uint8_t *row = plane.src + rows[q] * plane.src_stride;
-                uint32_t sample = (uint32_t)f.border_value;
-                if (column >= 0 && rows[q] >= 0)
-                    sample = ((const Sample *)row)[column];
-                words[q][k / IN_WORD] |= sample << 8 * (int)sizeof(Sample) * (k % IN_WORD);
-            }
+            uint32_t sample = (uint32_t)f.border_value;
+            if (column >= 0 && row >= 0)
+                sample = from[column];
+            words[k / IN_WORD] |= sample << 8 * (int)sizeof(Sample) * (k % IN_WORD);
         }
 #pragma unroll
-        for (int q = 0; q < ROW_GROUPS; q++)
-#pragma unroll
-            for (int w = 0; w < WORDS; w++)
-                ((uint32_t *)&to[q * WARP])[first + w] = words[q][w];
+        for (int w = 0; w < WORDS; w++)
+            ((uint32_t *)to)[first + w] = words[w];
     }
 }
 
-// The first of `count` aligned samples that are the nearest to those of columns x and after.
-__device__ static inline int nearest_samples(int x, int width, int count)
-{
-    return min(max(x, 0), (width - 1) & -count);
-}
-
-// Puts repeated samples in the place of those of columns x to x + count - 1 that the border stands
-// for. `rows` begin at nearest_samples.
+// Asks for a chunk. Where the border repeats samples, those outside are at first the nearest chunk:
+// see repeat_samples.
 template <typename Sample>
-__device__ static inline void repeat_samples(uint4 (&rows)[ROW_GROUPS], int x, int width, int count)
+__device__ static inline void ask_chunk(uint4 *to, int x, int row, const struct part &part,
+                                        const struct conv_stencil_plane &plane,
+                                        const struct decimated_filter &f)
 {
-    constexpr int COUNT = sizeof(Sample);
-    bool outside = x < 0 || x >= width;
-    int last = x < 0 ? 0 : x >= width ? (width - 1) & (count - 1) : min(width - 1 - x, count - 1);
-    int valid = outside ? 0 : (last + 1) * COUNT * 8; // bits
-    uint32_t masks[4];
-#pragma unroll
-    for (int w = 0; w < 4; w++)
-        masks[w] = valid >= 32 * w + 32 ? 0xffffffff : (1u << max(valid - 32 * w, 0)) - 1;
-    int selector = COUNT == 1 ? last % 4 * 0x1111 : last % 2 * 0x2222 + 0x1010;
-#pragma unroll
-    for (int q = 0; q < ROW_GROUPS; q++) {
-        uint32_t words[4] = {rows[q].x, rows[q].y, rows[q].z, rows[q].w};
-        uint32_t lower = last * COUNT / 4 % 2 ? words[1] : words[0];
-        uint32_t upper = last * COUNT / 4 % 2 ? words[3] : words[2];
-        uint32_t repeated = __byte_perm(last * COUNT < 8 ? lower : upper, 0, selector);
-#pragma unroll
-        for (int w = 0; w < 4; w++)
-            words[w] = (words[w] & masks[w]) | (repeated & ~masks[w]);
-        rows[q] = as_uint4(words);
-    }
-}
-
-__device__ static inline void copy_samples(uint4 *to, const uint8_t *from, bool half)
-{
-    if (half)
-        __pipeline_memcpy_async(to, from, 8);
-    else
+    constexpr int COUNT = 16 / (int)sizeof(Sample);
+    bool inside = row >= 0 && x >= 0 && x + COUNT <= plane.width;
+    if (part.repeats)
+        x = min(max(x, 0), (plane.width - 1) & -COUNT);
+    const uint8_t *from = plane.src + row * plane.src_stride + x * (int)sizeof(Sample);
+    if (part.repeats || (part.aligned && inside))
         __pipeline_memcpy_async(to, from, 16);
+    else if (inside && has_words<uint32_t>(plane.src, plane.src_stride))
+        for (int w = 0; w < 4; w++)
+            __pipeline_memcpy_async((uint32_t *)to + w, from + 4 * w, 4);
+    else
+        load_chunk<Sample>(to, x, row, plane, f);
 }
 
-// A lane's samples where the border stands for some of the strip's, or their addresses are not
-// multiples of 16.
-template <typename Sample>
-__device__ static inline void
-ask_near_border(uint4 *to, int x, int y, bool half, const struct strip &s,
-                const struct conv_stencil_plane &plane, const struct decimated_filter &f)
-{
-    typedef struct bytes_of<Sample> bytes;
-    int rows[ROW_GROUPS], least = 0;
-#pragma unroll
-    for (int q = 0; q < ROW_GROUPS; q++) {
-        rows[q] = conv_border_index((enum conv_border)f.border, y + 8 * q, plane.height);
-        least = min(least, rows[q]);
-    }
-    int count = half ? 8 : bytes::SAMPLES;
-    if (s.repeats)
-        x = nearest_samples(x, plane.width, count);
-    bool inside = least == 0 && x >= 0 && x + count <= plane.width;
-    if (s.repeats || (s.aligned && inside)) {
-#pragma unroll
-        for (int q = 0; q < ROW_GROUPS; q++)
-            copy_samples(&to[q * WARP], plane.src + rows[q] * plane.src_stride + x * bytes::COUNT,
-                         half);
-    } else if (inside && has_words<uint32_t>(plane.src, plane.src_stride)) {
-#pragma unroll
-        for (int q = 0; q < ROW_GROUPS; q++)
-            for (int w = 0; w < (half ? 2 : 4); w++)
-                __pipeline_memcpy_async(
-                    (uint32_t *)&to[q * WARP] + w,
-                    plane.src + rows[q] * plane.src_stride + x * bytes::COUNT + 4 * w, 4);
-    } else {
-        load_samples<Sample>(to, x, rows, plane, f);
-    }
-}
-
-// Asks for a lane's samples, into a part of the ring that only this lane reads.
-template <typename Sample>
-__device__ static inline void ask(uint4 *ring, struct request *next, const struct strip &s,
+// Asks for the rows of a stage from y on. Each warp has some of them copied by the bulk copy
+// engine.
+template <typename Sample, int ROWS>
+__device__ static inline void ask(uint8_t *stage, uint64_t *full, int y, const struct part &part,
                                   const struct conv_stencil_plane &plane,
                                   const struct decimated_filter &f)
 {
-    typedef struct bytes_of<Sample> bytes;
-    if (next->y < s.end) {
-        bool inside = next->segment >= s.inside && next->segment <= s.last_inside;
-        bool half = bytes::COUNT == 1 && next->segment == f.half_segment;
-        int lane = (int)threadIdx.x % WARP, count = half ? 8 : bytes::SAMPLES;
-        int x = s.x + next->segment * (SEGMENT / bytes::COUNT) + lane % 4 * count;
-        if (next->rows_inside && (inside || s.repeats)) {
-            const uint8_t *from = next->from - (half ? lane % 4 * 8 : 0);
-            if (!inside) // see repeat_samples
-                from += (nearest_samples(x, plane.width, count) - x) * bytes::COUNT;
+    auto row_of = [&](int row) {
+        return conv_border_index((enum conv_border)f.border, y + row, plane.height);
+    };
+    if (y < part.end && !part.bytes) {
+        take_chunks<ROWS>(part, [&](int row, int chunk) {
+            ask_chunk<Sample>((uint4 *)(stage + row * f.pitch) + chunk,
+                              part.x + chunk * (16 / (int)sizeof(Sample)), row_of(row), part, plane,
+                              f);
+        });
+    }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    if (y < part.end && part.bytes) {
+        constexpr int COUNT = ROWS * WARP / REDUCE_THREADS; // of a warp
+        int first = (int)uniform(threadIdx.x / WARP) * COUNT;
+        uint32_t bytes = uniform((uint32_t)part.bytes), barrier = uniform(shared_address(full));
+        uint32_t to = uniform(shared_address(stage + first * f.pitch + part.skipped));
+        uint64_t from = uniform(
+            __cvta_generic_to_global(plane.src + part.x * (int)sizeof(Sample) + part.skipped));
+        uint64_t stride = uniform((uint64_t)plane.src_stride);
+        uint32_t inside = uniform((uint32_t)(y >= 0 && y + ROWS <= plane.height));
+        uint64_t row = uniform(from + (uint64_t)(y + first) * stride);
+        fence_for_bulk();
+        if (elect())
+            barrier_arrive_expect(full, COUNT * bytes);
 #pragma unroll
-            for (int q = 0; q < ROW_GROUPS; q++)
-                copy_samples(&next->to[q * WARP], from + q * 8 * plane.src_stride, half);
-        } else {
-            ask_near_border<Sample>(next->to, x, next->y + lane / 4, half, s, plane, f);
-        }
-        next->from += SEGMENT;
-        if (next->segment++ == s.last_segment) {
-            next->from +=
-                f.block_rows * plane.src_stride - (s.last_segment + 1 - s.segment) * SEGMENT;
-            next->segment = s.segment;
-            next->y += f.block_rows;
-            next->rows_inside = next->y >= 0 && next->y + 8 * ROW_GROUPS <= plane.height;
+        for (int k = 0; k < COUNT; k++) {
+            if (!inside)
+                row = uniform(from + (uint64_t)row_of(first + k) * stride);
+            if (elect())
+                bulk_copy(to, row, bytes, barrier);
+            to += (uint32_t)f.pitch;
+            row += stride;
         }
     }
+#endif
     __pipeline_commit();
-    next->to += STAGE_CELLS;
-    if (next->to == ring + REDUCE_STAGES * STAGE_CELLS)
-        next->to = ring;
+}
+
+// Until the samples of a stage are there that this thread asked for, with bulk copies all of them.
+__device__ static inline void wait_for(uint64_t *full, uint32_t parity, bool bulk)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    if (bulk)
+        barrier_wait(full, parity);
+#endif
+    __pipeline_wait_prior(REDUCE_STAGES - 2);
+}
+
+// Puts repeated samples in the place of those outside. The sample is in the same chunk, or in the
+// row where a bulk copy brought it.
+template <typename Sample, int ROWS>
+__device__ static inline void repeat_samples(uint8_t *stage, const struct part &part, int width,
+                                             int pitch)
+{
+    constexpr int COUNT = 16 / (int)sizeof(Sample);
+    int left = max(-part.x, 0) / COUNT, inside = min(max(width - part.x, 0) / COUNT, part.chunks);
+    int outside = left + part.chunks - inside;
+    for (int i = (int)threadIdx.x; i < ROWS * outside; i += REDUCE_THREADS) {
+        int row = i / outside, chunk = i - row * outside;
+        chunk += chunk < left ? 0 : inside - left;
+        int x = part.x + chunk * COUNT, last = x < 0 ? 0 : width - 1;
+        Sample *samples = (Sample *)(stage + row * pitch) + chunk * COUNT;
+        Sample value = samples[part.bytes ? last - x : last % COUNT];
+        uint32_t word = value * (sizeof(Sample) == 1 ? 0x01010101u : 0x00010001u);
+        if (x < 0 || x >= width)
+            *(uint4 *)samples = make_uint4(word, word, word, word);
+        else
+            for (int k = last + 1 - x; k < COUNT; k++)
+                samples[k] = value;
+    }
 }
 
 // --- products ------------------------------------------------------------------------------------
@@ -479,18 +476,21 @@ __device__ static inline void add_block(int32_t (*sums)[bytes_of<Sample>::PARTS]
 // place. A sum has 16 bits of weights twice, less 8 of 8-bit samples.
 template <typename Sample>
 __device__ static inline void
-store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct strip &s, int done,
-               int end, const struct grid<Sample> &grid, const struct decimated_filter &f)
+store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct part &part,
+               const struct strip &s, int done, int end, const struct grid<Sample> &grid, int pad)
 {
     typedef struct bytes_of<Sample> bytes;
     int lane = (int)threadIdx.x % WARP;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int m = done + 1 + ((lane / 4 + 8 * half + 1 - done) & (STRIP - 1));
+        int place = lane / 4 + 8 * half, first = (done + 2) & (STRIP - 1);
+        if (first / 8 != half && ((8 * half - first) & (STRIP - 1)) >= end - done)
+            continue; // for all lanes: none is complete
+        int m = done + 1 + ((place - 2 - done) & (STRIP - 1));
         if (m > end)
             continue;
-        bool stored = m >= s.first && m <= s.last;
-        uint16_t *to = grid.coarse + (int64_t)(m + 1 + f.pad) * grid.coarse_pitch;
+        bool stored = m >= part.first && m <= part.last;
+        uint16_t *to = grid.coarse + (int64_t)(m + 1 + pad) * grid.coarse_pitch;
 #pragma unroll
         for (int n = 0; n < 2; n++) {
             int column = s.column + 8 * n + lane % 4 * 2;
@@ -516,60 +516,88 @@ store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct strip &
     }
 }
 
-template <typename Sample>
-__device__ static inline void reduce_strip(const uint4 *tables, uint4 *ring, const struct strip &s,
-                                           const struct conv_stencil_plane &plane,
-                                           const struct grid<Sample> &grid,
-                                           const struct decimated_filter &f)
+// Rows of a strip and a stage from `from` on, times weights of coarse columns.
+template <typename Sample, int GROUPS>
+__device__ static inline void reduce_rows(int32_t (*row_sums)[bytes_of<Sample>::ROW_PARTS][4],
+                                          const uint8_t *from, const struct strip &s,
+                                          const uint4 *tables, const struct decimated_filter &f)
 {
     typedef struct bytes_of<Sample> bytes;
-    int lane = (int)threadIdx.x % WARP, steps = f.block_rows / f.step;
+    int lane = (int)threadIdx.x % WARP;
+    for (int i = s.segment; i <= s.last_segment; i++) {
+        bool half = bytes::COUNT == 1 && i == f.half_segment;
+        uint4 rows[GROUPS];
+#pragma unroll
+        for (int q = 0; q < GROUPS; q++) {
+            const uint8_t *row = from + 8 * q * f.pitch + i * SEGMENT;
+            if (half)
+                *(uint2 *)&rows[q] = *(const uint2 *)(row - lane % 4 * 8);
+            else
+                rows[q] = *(const uint4 *)row;
+        }
+        add_segment<Sample>(row_sums, rows, tables + i * bytes::PRODUCTS * TABLE_CELLS + lane,
+                            half);
+    }
+}
+
+// STAGES of GROUPS groups of 8 rows each make a second product.
+template <typename Sample, int GROUPS, int STAGES>
+__device__ static inline void
+reduce_part(const uint4 *tables, uint8_t *ring, uint64_t *full, uint32_t *parities,
+            const struct part &part, const struct strip &s, const struct conv_stencil_plane &plane,
+            const struct grid<Sample> &grid, const struct decimated_filter &f)
+{
+    typedef struct bytes_of<Sample> bytes;
+    constexpr int ROWS = 8 * GROUPS;
+    int lane = (int)threadIdx.x % WARP, steps = f.block_rows / f.step, size = ROWS * f.pitch;
+    int at = lane / 4 * f.pitch + (s.x - part.x) * bytes::COUNT + lane % 4 * 16;
     const uint4 *along = tables + f.segments * bytes::PRODUCTS * TABLE_CELLS;
     int32_t sums[2][bytes::PARTS][4] = {};
-    const uint8_t *from = plane.src + (s.y + lane / 4) * plane.src_stride + s.x * bytes::COUNT +
-                          s.segment * SEGMENT + lane % 4 * 16;
-    bool rows_inside = s.y >= 0 && s.y + 8 * ROW_GROUPS <= plane.height;
-    ring += lane;
-    struct request next = {s.y, s.segment, ring, rows_inside, from};
-    for (int i = 0; i < REDUCE_STAGES; i++)
-        ask<Sample>(ring, &next, s, plane, f);
-    int phase = floor_div(s.y, f.block_rows) % f.phases;
+    int phase = floor_div(part.y, f.block_rows) % f.phases;
     phase += phase < 0 ? f.phases : 0;
-    int done = floor_div(s.y, f.step), rest = s.y - done * f.step, end = done;
-    int x = s.x + lane % 4 * bytes::SAMPLES, until = f.store_blocks;
-    for (int y = s.y; y < s.end; y += f.block_rows) {
+    int done = floor_div(part.y, f.step), rest = part.y - done * f.step, end = done;
+    int until = f.store_blocks, stage = 0, asked = REDUCE_STAGES - 1;
+    bool repeats =
+        part.repeats && (part.x < 0 || part.x + part.chunks * bytes::SAMPLES > plane.width);
+    for (int y = part.y; y < part.end; y += f.block_rows) {
         int32_t row_sums[ROW_GROUPS][bytes::ROW_PARTS][4] = {};
-        for (int i = s.segment; i <= s.last_segment; i++) {
-            __pipeline_wait_prior(REDUCE_STAGES - 1);
-            uint4 rows[ROW_GROUPS];
 #pragma unroll
-            for (int q = 0; q < ROW_GROUPS; q++)
-                rows[q] = next.to[q * WARP];
-            bool half = bytes::COUNT == 1 && i == f.half_segment;
-            if (s.repeats && (i < s.inside || i > s.last_inside))
-                repeat_samples<Sample>(rows,
-                                       x + i * (SEGMENT / bytes::COUNT) - (half ? lane % 4 * 8 : 0),
-                                       plane.width, half ? 8 : bytes::SAMPLES);
-            add_segment<Sample>(row_sums, rows, tables + i * bytes::PRODUCTS * TABLE_CELLS + lane,
-                                half);
-            ask<Sample>(ring, &next, s, plane, f);
+        for (int k = 0; k < STAGES; k++) {
+            bool bulk = part.bytes && y + k * ROWS < part.end;
+            wait_for(&full[stage], *parities >> stage & 1, bulk);
+            *parities ^= (uint32_t)bulk << stage;
+            if (repeats && !bulk)
+                __syncthreads(); // samples of other threads
+            if (repeats)
+                repeat_samples<Sample, ROWS>(ring + stage * size, part, plane.width, f.pitch);
+            __syncthreads(); // samples of other threads; all have read those of the stage before
+            ask<Sample, ROWS>(ring + asked * size, &full[asked], y + (k + REDUCE_STAGES - 1) * ROWS,
+                              part, plane, f);
+            if (s.segment <= s.last_segment)
+                reduce_rows<Sample, GROUPS>(row_sums + k * GROUPS, ring + stage * size + at, s,
+                                            tables, f);
+            stage = stage == REDUCE_STAGES - 1 ? 0 : stage + 1;
+            asked = asked == REDUCE_STAGES - 1 ? 0 : asked + 1;
         }
-        uint32_t words[2][2][bytes::ROW_SUM];
+        uint32_t words[2][2][bytes::ROW_SUM] = {};
         split_sums<Sample>(words[0], row_sums);
-        split_sums<Sample>(words[1], row_sums + 2);
+        if (GROUPS * STAGES == ROW_GROUPS)
+            split_sums<Sample>(words[1], row_sums + 2);
         add_block<Sample>(sums, words, along + phase * TABLE_CELLS + lane);
         phase = phase == f.phases - 1 ? 0 : phase + 1;
         end += steps;
         rest += f.block_rows - steps * f.step;
         if (rest >= f.step)
             rest -= f.step, end++;
-        if (--until && y + f.block_rows < s.end)
+        if (--until && y + f.block_rows < part.end)
             continue;
-        store_complete<Sample>(sums, s, done - 2, end - 2, grid, f); // a row ends 2 steps after
+        // A row ends 2 steps after it.
+        store_complete<Sample>(sums, part, s, done - 2, end - 2, grid, f.pad);
         done = end;
         until = f.store_blocks;
     }
     __pipeline_wait_prior(0);
+    __syncthreads(); // all have read the last stages
 }
 
 // Strips of an axis of coarse samples, of which the first is number -1 - pad, and the first strip.
@@ -583,48 +611,86 @@ __host__ __device__ static inline int count_strips(int pad, int width)
     return floor_div(width - 2 - pad - 2, STRIP) - first_strip(pad) + 1;
 }
 
-// Warps have strips from left to right and from top to bottom. Shared: the tables, and a ring per
-// warp.
+// A bulk copy brings a row's samples, or all that are not repeated.
 template <typename Sample>
-static __global__ void __launch_bounds__(REDUCE_WARPS *WARP, sizeof(Sample) == 1 ? 2 : 1)
+__device__ static inline void set_bulk(struct part *part, const struct conv_stencil_plane &plane,
+                                       const struct decimated_filter &f)
+{
+    part->skipped = part->bytes = 0;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    int size = (int)sizeof(Sample), from = max(-part->x * size, 0);
+    int to = min(part->chunks * 16, ((plane.width * size + 15) & -16) - part->x * size);
+    bool whole = part->x >= 0 && part->x * size + part->chunks * 16 <= plane.width * size;
+    bool rows = f.border != CONV_BORDER_CONSTANT ||
+                (part->y >= 0 && part->end <= plane.height - 8 * ROW_GROUPS);
+    if (part->aligned && rows && (whole || part->repeats) && from < to) {
+        part->skipped = from;
+        part->bytes = to - from;
+    }
+#endif
+}
+
+// Blocks have parts from left to right and from top to bottom, and each warp a strip of these.
+// Shared: the tables and a ring of stages.
+template <typename Sample, int GROUPS, int STAGES>
+static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample))
     reduce_bytes(const __grid_constant__ struct decimated_filter f)
 {
     extern __shared__ __align__(16) uint8_t memory[];
     typedef struct bytes_of<Sample> bytes;
+    constexpr int ROWS = 8 * GROUPS;
     const struct conv_stencil_plane plane = f.planes[blockIdx.y];
     const struct grid<Sample> grid = find_grid<Sample>(f, plane);
-    uint4 *tables = (uint4 *)memory;
-    uint4 *rings = tables + (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS;
-    uint32_t *down = (uint32_t *)rings; // for a while
-    for (int i = (int)threadIdx.x; i <= 2 * f.step; i += (int)blockDim.x)
-        down[i] = i < f.step ? f.down[i][1] : i < 2 * f.step ? f.down[i - f.step][0] : 0;
-    __syncthreads(); // weights of other threads
-    write_tables<Sample>((uint32_t *)tables, down, f);
-    __syncthreads(); // tables
-    start_next();
-    int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, step = f.step;
-    int strips = count_strips(f.pad, grid.coarse_width);
-    bool aligned = has_words<uint4>(plane.src, plane.src_stride);
-    int items = strips * ((grid.coarse_height - 1) / f.strip_rows + 1);
-    for (int item = (int)blockIdx.x * warps + warp; item < items; item += (int)gridDim.x * warps) {
-        struct strip s;
-        int place = (first_strip(f.pad) + item % strips) * STRIP + 2; // of the first coarse column
+    uint64_t *full = (uint64_t *)memory;
+    uint4 *tables = (uint4 *)(memory + BARRIER_BYTES);
+    uint8_t *ring = (uint8_t *)(tables + (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
+    uint32_t *down = (uint32_t *)(ring + (REDUCE_STAGES - 1) * ROWS * f.pitch); // for a while
+    int warp = (int)threadIdx.x / WARP, step = f.step;
+    int strips = count_strips(f.pad, grid.coarse_width), across = (strips - 1) / f.strips + 1;
+    int items = across * ((grid.coarse_height - 1) / f.strip_rows + 1);
+    for (int i = (int)threadIdx.x; i <= 2 * step; i += REDUCE_THREADS)
+        down[i] = i < step ? f.down[i][1] : i < 2 * step ? f.down[i - step][0] : 0;
+    uint32_t parities = 0; // of the stages
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0) {
+        for (int k = 0; k < REDUCE_STAGES; k++)
+            barrier_init(&full[k], REDUCE_THREADS / WARP);
+        fence_for_bulk();
+    }
+    __syncthreads(); // barriers are initialised
+#endif
+    for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
+        struct part part;
+        int column = item % across, row = item / across;
+        part.strip = strips * column / across; // about as many in each block
+        part.strips = strips * (column + 1) / across - part.strip;
+        part.x = (first_strip(f.pad) + part.strip) * STRIP * step;
+        part.chunks = ((part.strips * STRIP + 3) * step * bytes::COUNT - 1) / 16 + 1;
+        part.first = row * f.strip_rows - 1 - f.pad;
+        part.last = min(part.first + f.strip_rows, grid.coarse_height - 1 - f.pad) - 1;
+        part.y = floor_div((part.first - 2) * step + 1, f.block_rows) * f.block_rows;
+        part.end = (part.last + 2) * step;
+        part.aligned = has_words<uint4>(plane.src, plane.src_stride);
+        part.repeats = part.aligned && f.border == CONV_BORDER_REPLICATE;
+        set_bulk<Sample>(&part, plane, f);
+        for (int k = 0; k < REDUCE_STAGES - 1; k++)
+            ask<Sample, ROWS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part, plane,
+                              f);
+        if (item == (int)blockIdx.x) {
+            __syncthreads(); // weights of other threads
+            write_tables<Sample>((uint32_t *)tables, down, f);
+            start_next();
+        }
+        int place = (first_strip(f.pad) + part.strip + warp) * STRIP + 2; // of the first column
         int left = max(-1 - f.pad - place, 0);
         int right = min(grid.coarse_width - 2 - f.pad - place, STRIP - 1);
-        s.x = (place - 2) * step;
-        s.column = place + 1 + f.pad;
+        struct strip s;
+        s.x = part.x + warp * STRIP * step;
+        bool used = warp < part.strips; // else it only loads
+        s.column = used ? place + 1 + f.pad : grid.coarse_width;
         s.segment = (left * step + 1) * bytes::COUNT / SEGMENT;
-        s.last_segment = ((right + 4) * step - 1) * bytes::COUNT / SEGMENT;
-        s.first = item / strips * f.strip_rows - 1 - f.pad;
-        s.last = min(s.first + f.strip_rows, grid.coarse_height - 1 - f.pad) - 1;
-        s.y = floor_div((s.first - 2) * step + 1, f.block_rows) * f.block_rows;
-        s.end = (s.last + 2) * step;
-        s.inside = s.x < 0 ? (-s.x * bytes::COUNT - 1) / SEGMENT + 1 : 0;
-        s.aligned = aligned;
-        s.repeats = aligned && f.border == CONV_BORDER_REPLICATE;
-        s.last_inside = aligned ? (plane.width - s.x) * bytes::COUNT / SEGMENT - 1 : -1;
-        reduce_strip<Sample>(tables, rings + warp * (REDUCE_STAGES * ROW_GROUPS * WARP), s, plane,
-                             grid, f);
+        s.last_segment = used ? ((right + 4) * step - 1) * bytes::COUNT / SEGMENT : -1;
+        reduce_part<Sample, GROUPS, STAGES>(tables, ring, full, &parities, part, s, plane, grid, f);
     }
 }
 
