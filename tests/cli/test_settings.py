@@ -19,7 +19,7 @@ import program
 from faulty import FAULTY, LIBRARY
 from folders import tree
 
-EMULATED = program.EMULATED  # the CUDA backend on the CPU
+EMULATED = None if os.environ.get("CONV_SANITIZED") else program.EMULATED  # the CUDA backend on the CPU
 SEED = int(os.environ.get("CONV_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CONV_ROUNDS", 3 if os.environ.get("CONV_SANITIZED") or program.RUNNER else 16))
 
