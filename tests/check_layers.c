@@ -117,17 +117,21 @@ bool check_cpu_run(const struct conv_layer_variant *variant, unsigned have, stru
     struct prepared made;
     prepare(&made, variant, have, c);
     check_memory_clear(&c->dst);
-    int height = made.batch.rows;
-    // The parts depend on the case alone.
-    uint64_t random = c->seed + 1;
+    uint64_t random = c->seed + 1; // the parts depend on the case alone
     bool ok = true;
-    for (int first = 0; first < height && ok; first += made.batch.rows) {
+    for (int first = 0, height = made.batch.rows; first < height && ok; first += made.batch.rows) {
         made.batch.first_row = first;
         made.batch.rows = height - first;
         if (random_below(&random, 2))
             made.batch.rows = 1 + (int)random_below(&random, (unsigned)(height - first));
         forget_subnormals();
-        enum conv_status status = variant->run(&made.plan, &made.batch);
+        int sets = made.plan.sets, cut = sets > 1 ? (int)random_below(&random, (unsigned)sets) : 0;
+        enum conv_status status = CONV_OK;
+        for (int set = 0; set <= cut && !status; set += cut ? cut : 1) { // two parts, or all
+            made.batch.first_set = set;
+            made.batch.sets = set ? sets - set : cut;
+            status = variant->run(&made.plan, &made.batch);
+        }
         bool garbage = c->numbers < CHECK_WIDE && met_subnormals();
         ok = status == CONV_OK && check_memory_holds(&made.scratch) && !garbage &&
              (first > 0 || rows_untouched(c, made.batch.rows));
@@ -226,15 +230,15 @@ static bool check_case_variants(struct check_case *c, const struct options *opti
     return ok;
 }
 
-// Layers for which special instances exist, at their full size, and one with more weights than fit
-// in a block. Plans for 10,000 images: outputs are larger than any cache. Plans for fewer: those
-// whose blocks have several images and await their channels in two parts; two for which blocks
-// compute several tiles of whole images; and two that cuda_layer_gemm computes with large tiles,
-// the last one's shared by blocks.
-#ifdef CONV_EMULATED // whose device has at most 3 processors
+// Plans for 10,000 images: outputs are larger than any cache. For fewer: those whose blocks have
+// several images, and two that cuda_layer_gemm computes with large tiles, the last one's shared.
+#ifdef CONV_EMULATED // whose device has at most 3 processors; and two minutes of the ladder's
+                     // kernels
 #define MANY 36
+#define LADDER false
 #else
 #define MANY 300
+#define LADDER true
 #endif
 static bool check_networks(const struct options *options, const struct variants_machine *machine,
                            struct tally *tallies)
@@ -255,16 +259,11 @@ static bool check_networks(const struct options *options, const struct variants_
         {4, 16, 3, 18, 18, MANY / 2, 150}, {40, 128, 3, 36, 32, 1, 1},
         {60, 64, 3, 42, 36, 1, 1},
     };
-#ifdef CONV_EMULATED // two minutes of processor time for kernels that random cases cover
-    const bool ladder = false;
-#else
-    const bool ladder = true;
-#endif
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {
         struct check_case c;
         check_case_init_network(&c, &layers[i]);
-        ok = check_case_variants(&c, options, machine, ladder, tallies);
+        ok = check_case_variants(&c, options, machine, LADDER, tallies);
         check_case_free(&c);
     }
     return ok;

@@ -14,15 +14,16 @@ const char *const conv_layer_precisions[] = {"exact", "fast", "tf32", "fp16", "b
 
 static const struct conv_layer_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_layer_gemm,    &conv_cuda_layer_window,   &conv_cuda_layer_few,
-    &conv_cuda_layer_bulk,    &conv_cuda_layer_direct,
+    &conv_cuda_layer_gemm,          &conv_cuda_layer_window,  &conv_cuda_layer_few,
+    &conv_cuda_layer_bulk,          &conv_cuda_layer_direct,
 #endif
 #if defined __x86_64__
-    &conv_cpu_layer_avx512,   &conv_cpu_layer_avx2,
+    &conv_cpu_layer_group_avx512,   &conv_cpu_layer_avx512,   &conv_cpu_layer_group_avx2,
+    &conv_cpu_layer_avx2,
 #elif defined __aarch64__
-    &conv_cpu_layer_neon,
+    &conv_cpu_layer_group_neon,     &conv_cpu_layer_neon,
 #endif
-    &conv_cpu_layer_portable, &conv_cpu_layer_reference,
+    &conv_cpu_layer_group_portable, &conv_cpu_layer_portable, &conv_cpu_layer_reference,
 };
 
 const struct conv_layer_variant *const *conv_layer_variants(int *count)

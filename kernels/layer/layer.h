@@ -144,6 +144,8 @@ struct conv_layer_batch {
     // CPU: the output rows to compute of every image, so that threads can share one image. CUDA
     // variants always compute all rows.
     int first_row, rows;
+    // CPU: the sets of maps to compute, of the plan's `sets`, likewise; sets = 0: all.
+    int first_set, sets;
     void *scratch; // plan->scratch bytes for this run alone, 64-byte aligned (256 on CUDA)
     // For a layer without weights, on a CUDA device: these, and where they are packed.
     const float *weights, *bias;
@@ -175,6 +177,7 @@ struct conv_layer_plan {
     size_t packed_bytes;  // 0: none
     const void *d_packed; // CUDA: the same bytes in device memory, 256-byte aligned
     size_t scratch;       // bytes that each run of at most `shape.images` images needs
+    int sets;             // CPU: sets of maps that can be computed apart; 0: they cannot
     // The variant's own small constants.
     __attribute__((aligned(16))) unsigned char constants[256];
     char tile[24]; // what is computed at a time, for benchmarks; "": nothing to say

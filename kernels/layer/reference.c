@@ -20,12 +20,11 @@ static float convert(const struct conv_layer *layer, const uint8_t *row, int x)
 }
 
 // The sample at row y, column x of a plane; both may lie in the padding.
-static float read_sample(const struct conv_layer_plan *plan, const uint8_t *src, int64_t row, int y,
-                         int x)
+static float read_sample(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                         const uint8_t *src, int64_t row, int y, int x)
 {
-    const struct conv_layer *layer = &plan->layer;
-    y = conv_border_index(layer->border, y, plan->shape.height);
-    x = conv_border_index(layer->border, x, plan->shape.width);
+    y = conv_border_index(layer->border, y, shape->height);
+    x = conv_border_index(layer->border, x, shape->width);
     return x < 0 || y < 0 ? layer->border_value : convert(layer, src + y * row, x);
 }
 
@@ -42,8 +41,9 @@ static float compute(const struct conv_layer_plan *plan, const uint8_t *image,
         for (int u = 0; u < layer->kernel_height; u++)
             for (int v = 0; v < layer->kernel_width; v++)
                 sum = fmaf(*weight++,
-                           read_sample(plan, image + c * batch->src_plane, batch->src_row,
-                                       top + u * layer->dilation_y, left + v * layer->dilation_x),
+                           read_sample(layer, &plan->shape, image + c * batch->src_plane,
+                                       batch->src_row, top + u * layer->dilation_y,
+                                       left + v * layer->dilation_x),
                            sum);
     return conv_layer_activate(layer->activation, sum);
 }
@@ -90,31 +90,16 @@ const struct conv_layer_variant conv_cpu_layer_reference = {
 
 // --- padding -------------------------------------------------------------------------------------
 
-static void pad_plane(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      const uint8_t *src, int64_t src_row, float *dst)
-{
-    int height = shape->height + layer->pad_top + layer->pad_bottom;
-    int width = shape->width + layer->pad_left + layer->pad_right;
-    for (int i = 0; i < height; i++) {
-        int y = conv_border_index(layer->border, i - layer->pad_top, shape->height);
-        for (int j = 0; j < width; j++) {
-            int x = conv_border_index(layer->border, j - layer->pad_left, shape->width);
-            *dst++ = x < 0 || y < 0 ? layer->border_value : convert(layer, src + y * src_row, x);
-        }
-    }
-}
-
 void conv_layer_pad(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                     const struct conv_layer_batch *batch, float *dst)
 {
-    size_t plane = (size_t)(shape->height + layer->pad_top + layer->pad_bottom) *
-                   (size_t)(shape->width + layer->pad_left + layer->pad_right);
-    for (int64_t b = 0; b < batch->images; b++) {
-        for (int c = 0; c < layer->channels; c++) {
-            const uint8_t *src =
-                (const uint8_t *)batch->src + b * batch->src_image + c * batch->src_plane;
-            pad_plane(layer, shape, src, batch->src_row, dst);
-            dst += plane;
-        }
+    int bottom = shape->height + layer->pad_bottom, right = shape->width + layer->pad_right;
+    for (int64_t plane = 0; plane < batch->images * layer->channels; plane++) {
+        const uint8_t *src = (const uint8_t *)batch->src +
+                             plane / layer->channels * batch->src_image +
+                             plane % layer->channels * batch->src_plane;
+        for (int y = -layer->pad_top; y < bottom; y++)
+            for (int x = -layer->pad_left; x < right; x++)
+                *dst++ = read_sample(layer, shape, src, batch->src_row, y, x);
     }
 }

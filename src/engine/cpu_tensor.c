@@ -89,12 +89,12 @@ static enum conv_status take_staging(struct conv_tensor_stream *stream, size_t i
 // The work on a batch, in equal parts.
 struct work {
     const struct conv_layer_prepared *prepared;
-    struct conv_layer_batch batch; // scratch: of part 0
-    size_t scratch_distance;       // from one part's scratch to the next
+    struct conv_layer_batch batch;        // scratch: of part 0
+    size_t image_bytes, scratch_distance; // of an image's outputs; from part to part
     float *padded;
-    int64_t total; // rows of all images, one after the other; or planes to be padded
-    int parts;
-    atomic_int status; // of the first part that fails
+    int64_t total;        // rows of all images, one after the other; or planes to be padded
+    int parts, map_parts; // of these; of the maps, each of which has all parts of the rows
+    atomic_int status;    // of the first part that fails
 };
 
 static int64_t first_of(const struct work *work, int part)
@@ -102,47 +102,42 @@ static int64_t first_of(const struct work *work, int part)
     return work->total * part / work->parts;
 }
 
-// Does all parts, each once.
+// Does all parts, each once; map_parts is at most the number of threads.
 static void run_parts(struct conv_tensor_stream *stream, struct work *work, int64_t total,
-                      conv_workers_fn run)
+                      int map_parts, conv_workers_fn run)
 {
     work->total = total;
-    work->parts = total < stream->threads ? (int)total : stream->threads;
-    if (work->parts > 1)
-        conv_workers_run(stream->workers, work->parts, run, work, work->parts);
+    work->map_parts = map_parts;
+    work->parts = total < stream->threads / map_parts ? (int)total : stream->threads / map_parts;
+    int tasks = work->parts * map_parts;
+    if (tasks > 1)
+        conv_workers_run(stream->workers, tasks, run, work, tasks);
     else
         run(work, 0, 0);
 }
 
-// Bytes of the outputs of one image.
-static size_t output_bytes(const struct conv_layer_prepared *prepared)
-{
-    const struct conv_layer *layer = &prepared->plan.layer;
-    return (size_t)layer->maps * (size_t)conv_layer_out_height(layer, prepared->plan.shape.height) *
-           (size_t)conv_layer_out_width(layer, prepared->plan.shape.width) *
-           conv_element_size(layer->output);
-}
-
 // Computes the rows of a part: whole images at once, and the rows of an image that it begins or
 // ends in the middle of.
-static void run_rows(void *context, int, int part)
+static void run_rows(void *context, int, int task)
 {
     struct work *work = context;
     const struct conv_layer_plan *plan = &work->prepared->plan;
-    size_t image_bytes = output_bytes(work->prepared);
+    int part = task / work->map_parts, map_part = task % work->map_parts;
     int64_t height = work->batch.rows, end = first_of(work, part + 1);
     enum conv_status status = CONV_OK;
     for (int64_t row = first_of(work, part); row < end && !status;) {
         struct conv_layer_batch batch = work->batch;
         int64_t image = row / height, first = row % height, left = end - row;
         bool is_whole = first == 0 && left >= height;
+        batch.first_set = plan->sets * map_part / work->map_parts;
+        batch.sets = plan->sets * (map_part + 1) / work->map_parts - batch.first_set;
         batch.images = is_whole ? left / height : 1;
         batch.first_row = (int)first;
         batch.rows = (int)(left < height - first ? left : height - first);
         batch.src = (const uint8_t *)batch.src + image * batch.src_image;
-        batch.dst = (uint8_t *)batch.dst + (size_t)image * image_bytes;
+        batch.dst = (uint8_t *)batch.dst + (size_t)image * work->image_bytes;
         if (batch.scratch)
-            batch.scratch = (uint8_t *)batch.scratch + (size_t)part * work->scratch_distance;
+            batch.scratch = (uint8_t *)batch.scratch + (size_t)task * work->scratch_distance;
         status = plan->variant->run(plan, &batch);
         row += batch.images * batch.rows;
     }
@@ -176,25 +171,30 @@ static enum conv_status run_layer(struct conv_tensor_stream *stream,
         .prepared = prepared,
         .batch = conv_layer_batch_of(&prepared->outer, &prepared->shape, images, src, dst),
     };
+    const struct conv_layer_plan *plan = &prepared->plan;
     int64_t rows = images * work.batch.rows;
-    size_t parts = (size_t)(rows < stream->threads ? rows : stream->threads);
-    size_t scratch = (prepared->plan.scratch + ALIGN - 1) / ALIGN * ALIGN;
+    bool few = 2 * rows <= stream->threads && plan->sets > 1; // then the maps are shared, too
+    int map_parts = !few ? 1 : plan->sets < stream->threads ? plan->sets : stream->threads;
+    size_t parts = (size_t)(few || rows > stream->threads ? stream->threads : rows), in;
+    (void)conv_layer_context_bytes(&plan->layer, plan->shape.height, plan->shape.width, &in,
+                                   &work.image_bytes);
+    size_t scratch = (plan->scratch + ALIGN - 1) / ALIGN * ALIGN;
     enum conv_status status = CONV_OK;
     work.scratch_distance = scratch + CONV_LAYER_SCRATCH_GAP;
     if (scratch > 0)
         status = reserve(&stream->scratch, work.scratch_distance * parts, "a layer", err);
-    if (!status && prepared->plan.pads)
+    if (!status && plan->pads)
         status = reserve(&stream->padded, prepared->pad_bytes, "a layer", err);
     if (status)
         return status;
-    if (prepared->plan.pads) {
+    if (plan->pads) {
         work.padded = stream->padded.data;
-        run_parts(stream, &work, images * prepared->outer.channels, pad_planes);
-        work.batch = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, images,
-                                         stream->padded.data, dst);
+        run_parts(stream, &work, images * prepared->outer.channels, 1, pad_planes);
+        work.batch =
+            conv_layer_batch_of(&plan->layer, &plan->shape, images, stream->padded.data, dst);
     }
     work.batch.scratch = scratch > 0 ? stream->scratch.data : NULL;
-    run_parts(stream, &work, rows, run_rows);
+    run_parts(stream, &work, rows, map_parts, run_rows);
     status = (enum conv_status)atomic_load(&work.status);
     return status ? conv_err_set(err, status, "the layer's kernel failed") : CONV_OK;
 }

@@ -16,22 +16,21 @@
 //     rows adjoin, so vectors continue from one output row to the next and none is partly unused.
 //   Or one for each column modulo stride_x, with more columns: a tap is read from copy
 //     v % stride_x, v / stride_x elements further on. A vector belongs to one output row.
-//   Or the latter with vectors that continue from one row to the next, across the columns that are
-//     no output. Results are stored in scratch and moved: for layers with few taps and maps, such
-//     as depthwise ones, for which a copy costs more than that.
+// With many channels a block is computed from some of them at a time; meanwhile dst holds its sums.
 struct conv_layer_blocked {
     bool adjoining;    // the first of these
-    bool spaced;       // the last of these
     int height, width; // of the output planes
     int rows, columns; // of a block of outputs, at most
+    int channels;      // of a block's copy, at most
     int row_phases, copies, pitch;
     ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
-    ptrdiff_t results;   // spaced: where the results of a group's maps begin, in floats
     ptrdiff_t line;      // where scratch for padded input begins, in floats
+    int maps;            // of a group
     int sets, most_maps; // sets of a group's maps, which tiles compute; the maps of the largest
     int short_sets;      // the last ones, with a map less
-    // The offset in scratch of a vector for each map, if outputs bypass the caches; otherwise 0.
-    size_t kept;
+    bool across;         // vectors are of different maps; the last set may have fewer
+    int packed_maps;     // of a group, as packed
+    ptrdiff_t results;   // across: where the sums of a block's outputs begin, in floats
 };
 
 _Static_assert(sizeof(struct conv_layer_blocked) <=
@@ -44,15 +43,17 @@ conv_layer_blocked_of(const struct conv_layer_plan *plan)
     return (const struct conv_layer_blocked *)(const void *)plan->constants;
 }
 
-// The maps of set s.
-static inline int conv_layer_blocked_maps(const struct conv_layer_blocked *blocked, int s)
+// The maps of a group before set s.
+static inline int conv_layer_blocked_first(const struct conv_layer_blocked *blocked, int s)
 {
-    return blocked->most_maps - (s >= blocked->sets - blocked->short_sets);
+    int fewer = s - (blocked->sets - blocked->short_sets);
+    int first = s * blocked->most_maps - (fewer > 0 ? fewer : 0);
+    return first < blocked->maps ? first : blocked->maps;
 }
 
-// `lanes`: float32 in a vector; `most_maps`: of a tile; `streams`: outputs may bypass the caches.
+// `lanes`: float32 in a vector; `most_maps`: of a tile.
 // False if there are too many channels.
-bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, bool streams);
+bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps);
 // Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t; then for
 // each set of each group the bias of its maps and, for each tap, the weights of its maps.
 void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
@@ -63,12 +64,12 @@ static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 }
 
 // The CPU variants of layer.h's table, besides the reference.
-extern const struct conv_layer_variant conv_cpu_layer_portable;
+extern const struct conv_layer_variant conv_cpu_layer_portable, conv_cpu_layer_group_portable;
 #if defined __x86_64__
-extern const struct conv_layer_variant conv_cpu_layer_avx2;
-extern const struct conv_layer_variant conv_cpu_layer_avx512;
+extern const struct conv_layer_variant conv_cpu_layer_avx2, conv_cpu_layer_group_avx2;
+extern const struct conv_layer_variant conv_cpu_layer_avx512, conv_cpu_layer_group_avx512;
 #elif defined __aarch64__
-extern const struct conv_layer_variant conv_cpu_layer_neon;
+extern const struct conv_layer_variant conv_cpu_layer_neon, conv_cpu_layer_group_neon;
 #endif
 
 #endif

@@ -11,16 +11,18 @@
 #include "kernels/layer/cpu/blocked.h"
 #include "kernels/layer/cpu/blocked_tile.h"
 
+#define MOST_SPAN 24 // vectors of outputs that are computed before the next ones
+
 // --- copies of the input -------------------------------------------------------------------------
 
-// Copies the input of a block of outputs to scratch, as blocked.h describes. Part of
-// blocked_image.h.
+// Copies the input of a block of outputs to scratch, as blocked.h describes.
 
-// A block of outputs of one image.
+// A block of outputs of one image, and the channels whose products are added to it.
 struct block {
-    const uint8_t *image;
-    int first_row, rows, first_column, columns;
+    int64_t image;
     int group; // of the layer
+    int first_row, rows, first_column, columns;
+    int first_channel, channels; // of the group
 };
 
 // Every `stride`-th sample.
@@ -111,28 +113,7 @@ static void clear_after(float *from, const float *end)
             *from = 0;
 }
 
-static void clear_row(const struct conv_layer_blocked *blocked, float *row, int used)
-{
-    if (blocked->spaced && used < blocked->pitch) // results are computed from all of it
-        memset(row + used, 0, (size_t)(blocked->pitch - used) * sizeof *row);
-    else if (!blocked->adjoining && !blocked->spaced)
-        clear_after(row + used, row + blocked->pitch);
-}
-
-// Makes the copies of one input row, of which `n` samples are needed.
-static void copy_row(const struct conv_layer_plan *plan, const float *line, int n, float *dst)
-{
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int stride = plan->layer.stride_x, step = blocked->adjoining ? plan->layer.dilation_x : 1;
-    for (int k = 0; k < blocked->copies; k++) {
-        int count = blocked->adjoining ? blocked->width : (n - k + stride - 1) / stride;
-        float *to = dst + k * blocked->copy_size;
-        copy_samples(to, line + k * step, count, stride);
-        clear_row(blocked, to, count);
-    }
-}
-
-// For a block of adjoining or spaced rows with fewer rows than fit, clears the elements after the
+// For a block of adjoining rows with fewer rows than fit, clears the elements after the
 // rows of each copy and after the last copy.
 static void clear_after_rows(const struct conv_layer_blocked *blocked, int channels, int stride,
                              int rows, float *scratch)
@@ -164,220 +145,82 @@ static struct window window_of(const struct conv_layer *layer, const struct bloc
     };
 }
 
-// Makes the copies of a channel row by row: for strides.
+// Makes the copies of a channel, row by row. What a row's last vector stores after the row is
+// overwritten by the next rows of its copy; what it reads there must lie in the plane or in `line`.
 static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                       const uint8_t *plane, const struct window *window, float *line, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int stride = plan->layer.stride_y;
+    const struct conv_layer *layer = &plan->layer;
+    const float *end =
+        (const float *)(const void *)(plane + (plan->shape.height - 1) * batch->src_row) +
+        plan->shape.width;
+    int stride = layer->stride_x, step = blocked->adjoining ? layer->dilation_x : 1;
+    bool dense = layer->input == CONV_ELEMENT_F32 && window->top >= 0 && window->left == 0 &&
+                 window->rows <= plan->shape.height - window->top &&
+                 batch->src_row == window->columns * (ptrdiff_t)sizeof(float);
+    if (dense && blocked->adjoining && blocked->copies == 1 && stride * layer->stride_y == 1) {
+        const uint8_t *from = plane + window->top * batch->src_row;
+        copy_samples(dst, (const float *)(const void *)from, window->rows * window->columns, 1);
+        return;
+    }
     for (int r = 0; r < window->rows; r++) {
-        if (r % stride >= blocked->row_phases)
+        int phase = r % layer->stride_y, count = blocked->width;
+        if (phase >= blocked->row_phases)
             continue;
         const float *samples =
             read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
-        copy_row(plan, samples, window->columns,
-                 dst + r % stride * blocked->phase_size + (ptrdiff_t)(r / stride) * blocked->pitch);
-    }
-}
-
-// Whether a window without stride can be copied from the planes as they are: float32, no sample in
-// the padding.
-static bool is_inside(const struct conv_layer_plan *plan, const struct window *window)
-{
-    return plan->layer.input == CONV_ELEMENT_F32 && window->top >= 0 && window->left >= 0 &&
-           window->rows <= plan->shape.height - window->top &&
-           window->columns <= plan->shape.width - window->left;
-}
-
-// One copy, without stride, of `rows` rows with `count` samples, in whole vectors. What a row's
-// last vector stores after the row is overwritten by the rows and copies after it, so these are
-// made in ascending order. What it reads there must lie before `src_end`: the last rows are read
-// under a mask.
-static void copy_whole_rows(float *dst, ptrdiff_t pitch, const float *src, ptrdiff_t src_row,
-                            const float *src_end, int rows, int count)
-{
-    int r = 0;
-    ptrdiff_t vectors = (count + LANES - 1) / LANES * LANES;
-    for (; r < rows && vectors <= src_end - src; r++, dst += pitch, src += src_row)
-        for (ptrdiff_t j = 0; j < vectors; j += LANES)
-            put(dst + j, load(src + j));
-    for (; r < rows; r++, dst += pitch, src += src_row) {
-        ptrdiff_t j = 0;
-        for (; j + LANES <= count; j += LANES)
-            put(dst + j, load(src + j));
-        if (j < count)
-            put(dst + j, GET_SOME(src + j, count - (int)j));
-    }
-}
-
-// Makes the copies of a channel for adjoining rows without stride, from a window at `src`.
-static void copy_window(const struct conv_layer_plan *plan, const struct window *window,
-                        const float *src, ptrdiff_t src_row, const float *src_end, float *dst)
-{
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    for (int k = 0; k < blocked->copies; k++)
-        copy_whole_rows(dst + k * blocked->copy_size, blocked->pitch,
-                        src + k * plan->layer.dilation_x, src_row, src_end, window->rows,
-                        blocked->width);
-}
-
-// The same where samples lie in the padding or have 8 bits: the window is made in `padded` first.
-static void copy_padded(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
-                        const uint8_t *plane, const struct window *window, float *padded,
-                        float *dst)
-{
-    ptrdiff_t columns = window->columns;
-    float *line = padded;
-    for (int r = 0; r < window->rows; r++, line += columns) {
-        const float *samples =
-            read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
-        if (samples != line)
-            copy_samples(line, samples, window->columns, 1);
-    }
-    copy_window(plan, window, padded, columns, line + LANES, dst);
-}
-
-// Makes the only copy of a channel without stride: of rows that do not adjoin.
-static void copy_once(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
-                      const uint8_t *plane, const struct window *window, float *dst)
-{
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    for (int r = 0; r < window->rows; r++, dst += blocked->pitch) {
-        const float *samples =
-            read_line(plan, batch, plane, window->top + r, window->left, window->columns, dst);
-        if (samples != dst)
-            copy_samples(dst, samples, window->columns, 1);
-        clear_row(blocked, dst, window->columns);
+        ptrdiff_t at = (ptrdiff_t)(r / layer->stride_y) * blocked->pitch;
+        bool whole = stride == 1 && at + window->columns + LANES <= blocked->copy_size &&
+                     (samples == line || end - samples >= window->columns + LANES);
+        float *to = dst + phase * blocked->phase_size + at;
+        for (int k = 0; k < blocked->copies; k++, to += blocked->copy_size) {
+            if (!blocked->adjoining)
+                count = (window->columns - k + stride - 1) / stride;
+            if (whole)
+                for (int j = 0; j < count; j += LANES)
+                    put(to + j, load(samples + k * step + j));
+            else
+                copy_samples(to, samples + k * step, count, stride);
+            clear_after(to + count, to + blocked->pitch);
+        }
     }
 }
 
 static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                        const struct block *block)
 {
-    const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    float *scratch = batch->scratch, *line = scratch + blocked->line;
-    const struct window window = window_of(layer, block);
-    bool inside = is_inside(plan, &window);
-    ptrdiff_t src_row = batch->src_row / (ptrdiff_t)sizeof(float);
-    int channels = layer->channels / layer->groups;
-    for (int c = 0; c < channels; c++) {
-        const uint8_t *plane = block->image + (block->group * channels + c) * batch->src_plane;
-        float *channel = scratch + c * blocked->channel_size;
-        if (layer->stride_y > 1 || layer->stride_x > 1) {
-            copy_rows(plan, batch, plane, &window, line, channel);
-        } else if (!blocked->adjoining) {
-            copy_once(plan, batch, plane, &window, channel);
-        } else if (!inside) {
-            copy_padded(plan, batch, plane, &window, line, channel);
-        } else {
-            const float *src = (const float *)(const void *)plane;
-            copy_window(plan, &window, src + window.top * src_row + window.left, src_row,
-                        src + (plan->shape.height - 1) * src_row + plan->shape.width, channel);
-        }
-    }
-    if (blocked->adjoining || blocked->spaced)
-        clear_after_rows(blocked, channels, layer->stride_y, window.rows, scratch);
-}
-
-// -------------------------------------------------------------------------------------------------
-
-// --- the next image ------------------------------------------------------------------------------
-// Fetches the next image into the cache, a few lines with each tile of the current one: a small
-// image ends before the prefetcher of the hardware has found its next line.
-
-#define LINE 64
-// A plane's bytes are fetched from its first row to its last, unless more than this share of them
-// lies between rows.
-#define MOST_BETWEEN 0.25
-// Of a tile. A tile that needs more is computed sooner than they arrive.
-#define MOST_LINES 64
-
-struct ahead {
-    const uint8_t *plane, *next, *end; // of the current plane: the line to fetch, and its end
-    ptrdiff_t first, bytes;            // what is fetched of each image's planes
-    ptrdiff_t plane_stride;
-    int planes; // after this one
-    int lines;  // for each tile; 0: the images are not fetched
-};
-
-// Plans what each of the `tile_count` tiles of an image fetches, if images are one block each.
-static struct ahead plan_ahead(const struct conv_layer_plan *plan,
-                               const struct conv_layer_batch *batch, ptrdiff_t tile_count)
-{
-    const struct conv_layer *layer = &plan->layer;
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    struct block block = {.first_row = batch->first_row, .rows = batch->rows};
-    struct window window = window_of(layer, &block);
-    int top = window.top > 0 ? window.top : 0, bottom = window.top + window.rows;
-    bottom = bottom < plan->shape.height ? bottom : plan->shape.height;
-    ptrdiff_t row = plan->shape.width * (ptrdiff_t)conv_element_size(layer->input);
-    struct ahead ahead = {.plane_stride = batch->src_plane, .first = top * batch->src_row};
-    bool is_block = batch->rows <= blocked->rows && blocked->columns == blocked->width;
-    bool is_dense = layer->stride_y <= conv_layer_reach_y(layer) &&
-                    (double)batch->src_row <= (1 + MOST_BETWEEN) * (double)row;
-    if (!is_block || !is_dense || top >= bottom || tile_count < 1)
-        return ahead;
-    ahead.bytes = (bottom - top - 1) * batch->src_row + row;
-    ptrdiff_t lines = (ahead.bytes / LINE + 1) * layer->channels / tile_count + 1;
-    ahead.lines = lines < MOST_LINES ? (int)lines : MOST_LINES;
-    return ahead;
-}
-
-// Begins with the planes of the image at `image`; NULL: there is none.
-static void begin_ahead(struct ahead *ahead, const uint8_t *image, int channels)
-{
-    ahead->plane = ahead->next = ahead->end = NULL;
-    ahead->planes = 0;
-    if (image && ahead->lines > 0) {
-        ahead->plane = ahead->next = image + ahead->first;
-        ahead->end = ahead->plane + ahead->bytes;
-        ahead->planes = channels - 1;
-    }
-}
-
-static inline void fetch_ahead(struct ahead *ahead)
-{
-    for (int n = 0; n < ahead->lines; n++, ahead->next += LINE) {
-        if (ahead->next >= ahead->end) {
-            if (ahead->planes == 0)
-                return;
-            ahead->planes--;
-            ahead->plane += ahead->plane_stride;
-            ahead->next = ahead->plane;
-            ahead->end = ahead->plane + ahead->bytes;
-        }
-        __builtin_prefetch(ahead->next, 0);
-    }
+    float *scratch = batch->scratch;
+    const struct window window = window_of(&plan->layer, block);
+    const uint8_t *plane = (const uint8_t *)batch->src + block->image * batch->src_image;
+    plane += (block->group * (plan->layer.channels / plan->layer.groups) + block->first_channel) *
+             batch->src_plane;
+    for (int c = 0; c < block->channels; c++, plane += batch->src_plane)
+        copy_rows(plan, batch, plane, &window, scratch + blocked->line,
+                  scratch + c * blocked->channel_size);
+    if (blocked->adjoining)
+        clear_after_rows(blocked, block->channels, plan->layer.stride_y, window.rows, scratch);
 }
 
 // --- the loops -----------------------------------------------------------------------------------
 
-// The outputs of one image, and what its tiles have in common.
+// What the tiles of a run have in common.
 struct image_run {
     const struct conv_layer_plan *plan;
-    uint8_t *dst;        // of the image's next group of maps
-    const float *packed; // the weights of that
+    int first_group, groups, first_set, end_set; // what is computed
+    uint8_t *dst;                                // of the first set of a group
+    const float *packed;                         // the weights of that and of those after it
+    size_t first_tap;                            // of the channels that are computed
+    float *results;                              // across maps: sums of a block
+    bool ends;                                   // sums are results
+    int outputs;                                 // of a block
     struct tile tile;
-    struct ahead ahead;
 };
-
-// Whether a set's outputs are the first, or the last, of all that are adjacent.
-struct ends {
-    bool is_first, is_last;
-};
-
-static enum tile_stores choose_stores(struct tile *tile, bool is_first, bool is_last)
-{
-    if (!tile->kept)
-        return TILE_CACHED;
-    tile->keeps = !is_first;
-    return is_last ? TILE_STREAMED_LAST : is_first ? TILE_STREAMED_FIRST : TILE_STREAMED;
-}
 
 // Computes `count` adjacent outputs of the maps of a set.
 static void compute_set(struct image_run *run, int maps, const float *samples, uint8_t *dst,
-                        int count, struct ends ends)
+                        int count)
 {
     struct tile *tile = &run->tile;
     int left = (count + LANES - 1) / LANES; // vectors
@@ -386,127 +229,126 @@ static void compute_set(struct image_run *run, int maps, const float *samples, u
         tile->samples = samples + done;
         tile->dst = dst + (size_t)done * conv_element_size(tile->output);
         tile->count = count - done;
-        tile->stores = choose_stores(tile, ends.is_first && done == 0, ends.is_last && n == 1);
-        fetch_ahead(&run->ahead);
         tiles[maps][vectors](tile);
         left -= vectors;
         done += vectors * LANES;
     }
 }
 
-// Computes all maps of a group, of `count` adjacent outputs, from element `at` of each map on;
-// their samples are at `samples`. It works on a few hundred outputs at a time: their samples stay
-// in the level 1 cache, and each fetched weight is used for all of them.
-static void compute_span(struct image_run *run, const float *samples, size_t at, int count)
+// The same in vectors across maps.
+static void compute_set_across(struct image_run *run, int maps, const float *samples, uint8_t *dst,
+                               int count, vec *results)
+{
+    struct tile *tile = &run->tile;
+    int vectors = (maps + LANES - 1) / LANES, most = ACROSS_OUTPUTS(vectors);
+    tile->step = count;
+    for (int n = (count + most - 1) / most, done = 0, some; n > 0; n--, done += some) {
+        some = (count - done + n - 1) / n; // of tiles about equally large
+        tile->samples = samples + done;
+        tile->results = results + done;
+        across_tiles[0][vectors][some](tile);
+    }
+    for (int v = 0; v < vectors && run->ends; v++)
+        store_across(tile, dst + (size_t)(v * LANES) * tile->map_size, tile->map_size,
+                     maps - v * LANES, results + v * count, count);
+}
+
+// Computes all maps of a group, of `rows` rows of `count` adjacent outputs, from element `at` of
+// each map on; their samples begin at `samples`.
+static void compute_span(struct image_run *run, const float *samples, size_t at, int rows,
+                         int count)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
-    size_t taps = conv_layer_taps(&run->plan->layer);
-    const int most = 24 * LANES; // a multiple of most tiles
-    for (int done = 0; done < count; done += most) {
-        int n = count - done < most ? count - done : most;
-        const float *packed = run->packed;
-        uint8_t *dst = run->dst + (at + (size_t)done) * conv_element_size(tile->output);
-        struct ends ends = {done == 0, done + n == count};
-        vec *kept = tile->kept;
-        for (int s = 0; s < blocked->sets; s++) {
-            int maps = conv_layer_blocked_maps(blocked, s);
-            tile->bias = packed;
-            tile->weights = packed + maps;
-            compute_set(run, maps, samples + done, dst, n, ends);
-            if (tile->kept)
-                tile->kept += maps;
-            packed += (size_t)maps * (taps + 1);
-            dst += (size_t)maps * tile->map_size;
-        }
-        tile->kept = kept;
+    size_t taps = conv_layer_taps(&run->plan->layer), element = conv_element_size(tile->output);
+    int first = conv_layer_blocked_first(blocked, run->first_set);
+    for (int s = run->first_set; s < run->end_set; s++) {
+        int begin = conv_layer_blocked_first(blocked, s) - first;
+        int maps = conv_layer_blocked_first(blocked, s + 1) - first - begin;
+        int packed_maps = blocked->across ? (maps + LANES - 1) / LANES * LANES : maps;
+        uint8_t *dst = run->dst + (size_t)begin * tile->map_size + at * element;
+        tile->bias = run->packed + (size_t)begin * (taps + 1);
+        tile->weights = tile->bias + (run->first_tap + 1) * (size_t)packed_maps;
+        if (blocked->across)
+            compute_set_across(run, maps, samples, dst, count,
+                               (vec *)(void *)run->results + begin / LANES * run->outputs);
+        for (int i = 0; i < rows && !blocked->across; i++)
+            compute_set(run, maps, samples + i * blocked->pitch,
+                        dst + (size_t)(i * blocked->width) * element, count);
     }
 }
 
-// Moves `rows` results of `columns` elements each, which may be followed by others.
-static void move_results(uint8_t *dst, size_t dst_row, const float *src, size_t src_row, int rows,
-                         int columns, enum conv_element element)
+// Computes the maps of a block, a few hundred outputs at a time: their samples stay in a cache, and
+// each fetched weight is used for all of them.
+static void compute_block(struct image_run *run, const struct block *block, const float *samples)
 {
-    for (int i = 0; i < rows; i++, dst += dst_row) {
-        if (element == CONV_ELEMENT_F32)
-            copy_samples((float *)(void *)dst, src + (size_t)i * src_row, columns, 1);
-        else
-            memcpy(dst, (const uint16_t *)(const void *)src + (size_t)i * src_row,
-                   (size_t)columns * 2);
-    }
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    int rows = blocked->adjoining ? 1 : block->rows, most = MOST_SPAN * LANES;
+    int count = blocked->adjoining ? run->outputs : block->columns;
+    int wide = count < most || blocked->across ? count : most;
+    int tall = wide < most ? most / wide : 1;
+    size_t at = (size_t)block->first_row * (size_t)blocked->width + (size_t)block->first_column;
+    for (int i = 0; i < rows; i += tall)
+        for (int j = 0; j < count; j += wide)
+            compute_span(run, samples + (ptrdiff_t)i * blocked->pitch + j,
+                         at + (size_t)(i * blocked->width + j), rows - i < tall ? rows - i : tall,
+                         count - j < wide ? count - j : wide);
 }
 
-// All maps of a group, for spaced rows.
-static void compute_spaced(struct image_run *run, float *scratch, size_t at,
-                           const struct block *block)
+// Goes to the next block; false if there is none.
+static bool next_block(const struct image_run *run, const struct conv_layer_batch *batch,
+                       struct block *block)
 {
     const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    size_t element = conv_element_size(layer->output), map_size = run->tile.map_size;
-    size_t results = (size_t)blocked->rows * (size_t)blocked->pitch; // elements of a map
-    float *src = scratch + blocked->results;
-    uint8_t *dst = run->dst;
-    run->dst = (uint8_t *)src;
-    run->tile.map_size = results * element;
-    compute_span(run, scratch, 0, (block->rows - 1) * blocked->pitch + block->columns);
-    run->dst = dst;
-    run->tile.map_size = map_size;
-    dst += at * element;
-    for (int m = 0; m < layer->maps / layer->groups; m++, dst += map_size)
-        move_results(dst, (size_t)blocked->width * element,
-                     (const float *)(const void *)((uint8_t *)src + (size_t)m * results * element),
-                     (size_t)blocked->pitch, block->rows, block->columns, layer->output);
+    int channels = layer->channels / layer->groups, end = batch->first_row + batch->rows;
+    if ((block->first_channel += blocked->channels) >= channels) {
+        block->first_channel = 0;
+        block->first_column += blocked->columns;
+    }
+    if (block->first_column >= blocked->width) {
+        block->first_column = 0;
+        block->first_row += blocked->rows;
+    }
+    if (block->first_row >= end) {
+        block->first_row = batch->first_row;
+        block->group++;
+    }
+    if (block->group >= run->groups) {
+        block->group = run->first_group;
+        block->image++;
+    }
+    int rows = end - block->first_row, columns = blocked->width - block->first_column;
+    block->rows = rows < blocked->rows ? rows : blocked->rows;
+    block->columns = columns < blocked->columns ? columns : blocked->columns;
+    block->channels = channels - block->first_channel < blocked->channels
+                          ? channels - block->first_channel
+                          : blocked->channels;
+    return block->image < batch->images;
 }
 
-static void compute_block(struct image_run *run, const struct conv_layer_batch *batch,
-                          const struct block *block)
+// Has tiles add the products of a block's channels to its outputs.
+static void begin_block(struct image_run *run, const struct conv_layer_batch *batch,
+                        const struct block *block)
 {
+    const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    float *samples = batch->scratch;
-    copy_block(run->plan, batch, block);
-    size_t width = (size_t)blocked->width;
-    size_t at = (size_t)block->first_row * width + (size_t)block->first_column;
-    if (blocked->adjoining) {
-        compute_span(run, samples, at, block->rows * block->columns);
-        return;
-    }
-    if (blocked->spaced) {
-        compute_spaced(run, samples, at, block);
-        return;
-    }
-    for (int i = 0; i < block->rows; i++)
-        compute_span(run, samples + (ptrdiff_t)i * blocked->pitch, at + (size_t)i * width,
-                     block->columns);
-}
-
-// One group of the layer.
-static void compute_image(struct image_run *run, const struct conv_layer_batch *batch,
-                          const uint8_t *image, int group)
-{
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    int end = batch->first_row + batch->rows;
-    for (int i = batch->first_row; i < end; i += blocked->rows) {
-        for (int j = 0; j < blocked->width; j += blocked->columns) {
-            struct block block = {
-                .image = image,
-                .first_row = i,
-                .rows = end - i < blocked->rows ? end - i : blocked->rows,
-                .first_column = j,
-                .group = group,
-                .columns =
-                    blocked->width - j < blocked->columns ? blocked->width - j : blocked->columns,
-            };
-            compute_block(run, batch, &block);
-        }
-    }
-}
-
-// About the number of tiles for `rows` output rows.
-static ptrdiff_t tiles_of(const struct conv_layer_blocked *blocked, int groups, int rows)
-{
-    ptrdiff_t outputs = (ptrdiff_t)rows * blocked->width;
-    ptrdiff_t tile = VECTORS_FOR(blocked->most_maps) * LANES;
-    return (outputs + tile - 1) / tile * blocked->sets * groups;
+    int channels = layer->channels / layer->groups, maps = layer->maps / layer->groups;
+    int per_channel = layer->kernel_height * layer->kernel_width;
+    int first = conv_layer_blocked_first(blocked, run->first_set);
+    struct tile *tile = &run->tile;
+    tile->offsets_end = tile->offsets + block->channels * per_channel;
+    tile->continues = block->first_channel > 0;
+    run->ends = block->first_channel + block->channels == channels;
+    tile->activation = run->ends ? layer->activation : CONV_ACTIVATION_NONE;
+    run->first_tap = (size_t)(block->first_channel * per_channel);
+    run->outputs = block->rows * block->columns;
+    run->packed =
+        (const float *)run->plan->packed + conv_layer_blocked_offsets(layer) +
+        (size_t)(block->group * blocked->packed_maps + first) * (conv_layer_taps(layer) + 1);
+    run->dst = (uint8_t *)batch->dst + ((size_t)block->image * (size_t)layer->maps +
+                                        (size_t)(block->group * maps + first)) *
+                                           tile->map_size;
 }
 
 static enum conv_status run_blocked(const struct conv_layer_plan *plan,
@@ -514,55 +356,44 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    size_t map_size =
-        (size_t)blocked->height * (size_t)blocked->width * conv_element_size(layer->output);
-    size_t maps = (size_t)(layer->maps / layer->groups);
+    size_t plane = (size_t)blocked->height * (size_t)blocked->width;
+    int sets = batch->sets ? batch->sets : plan->sets;
+    bool by_group = layer->groups > 1;
     struct image_run run = {
         .plan = plan,
-        .dst = batch->dst,
+        .first_group = by_group ? batch->first_set : 0,
+        .groups = by_group ? batch->first_set + sets : 1,
+        .first_set = by_group ? 0 : batch->first_set,
+        .end_set = by_group ? blocked->sets : batch->first_set + sets,
+        .results = (float *)batch->scratch + blocked->results,
         .tile = {.offsets = plan->packed,
-                 .offsets_end = (const int32_t *)plan->packed + conv_layer_taps(layer),
-                 .activation = layer->activation,
                  .output = layer->output,
-                 .map_size = map_size},
+                 .map_size = plane * conv_element_size(layer->output)},
     };
-    if (blocked->kept)
-        run.tile.kept = (vec *)(void *)((uint8_t *)batch->scratch + blocked->kept);
-    run.ahead = plan_ahead(plan, batch, tiles_of(blocked, layer->groups, batch->rows));
-    for (int64_t b = 0; b < batch->images; b++) {
-        const uint8_t *image = (const uint8_t *)batch->src + b * batch->src_image;
-        begin_ahead(&run.ahead, b + 1 < batch->images ? image + batch->src_image : NULL,
-                    layer->channels);
-        run.packed = (const float *)plan->packed + conv_layer_blocked_offsets(layer);
-        for (int g = 0; g < layer->groups; g++) {
-            compute_image(&run, batch, image, g);
-            run.packed += maps * (conv_layer_taps(layer) + 1);
-            run.dst += maps * map_size;
-        }
+    struct block block = {.group = run.first_group,
+                          .first_row = batch->first_row,
+                          .first_channel = -blocked->channels};
+    while (next_block(&run, batch, &block)) {
+        copy_block(plan, batch, &block);
+        begin_block(&run, batch, &block);
+        compute_block(&run, &block, batch->scratch);
     }
-#ifdef STREAM
-    if (blocked->kept)
-        FENCE();
-#endif
     return CONV_OK;
 }
 
 static bool plan_blocked(struct conv_layer_plan *plan)
 {
-#ifdef STREAM
-    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS, true);
-#else
-    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS, false);
-#endif
+    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS);
 }
 
-static int score_blocked(const struct conv_layer_plan *plan)
+static int score_of(const struct conv_layer_plan *plan)
 {
     (void)plan;
     return SCORE;
 }
 
-#define CONV_LAYER_BLOCKED(symbol, needed, text)                                                   \
+#define pack_blocked conv_layer_blocked_pack
+#define CONV_LAYER_VARIANT(symbol, method, needed, text)                                           \
     const struct conv_layer_variant conv_##symbol = {                                              \
         .name = #symbol,                                                                           \
         .summary = text,                                                                           \
@@ -570,10 +401,10 @@ static int score_blocked(const struct conv_layer_plan *plan)
         .needs = needed,                                                                           \
         .precision = CONV_PRECISION_EXACT,                                                         \
         .handles = CONV_LAYER_ANY,                                                                 \
-        .plan = plan_blocked,                                                                      \
-        .score = score_blocked,                                                                    \
-        .pack = conv_layer_blocked_pack,                                                           \
-        .run = run_blocked,                                                                        \
+        .plan = plan_##method,                                                                     \
+        .score = score_of,                                                                         \
+        .pack = pack_##method,                                                                     \
+        .run = run_##method,                                                                       \
     }
 
 #endif

@@ -6,10 +6,6 @@
 //   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES
 //   GET_SOME(p, n)      a vector whose first n elements, n < LANES, are those at p
 //   EVENS(a, b)         optional: the even elements of a, then those of b
-//   STREAM(p, x)        optional: stores x at p, a multiple of its size, past the caches; requires
-//   LAST_OF(a, b, n)    the last n elements of a, n < LANES, followed by the first ones of b
-//   PUT_RANGE(p, x, first, n)  stores n elements of x, from `first` on
-//   FENCE()             orders stores of STREAM before all that follow
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with `maps` maps, at most 8
@@ -27,6 +23,11 @@
 // does.
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t vec_i32 __attribute__((vector_size(4 * LANES)));
@@ -143,6 +144,44 @@ ALWAYS_INLINE void put_some(float *dst, vec x, int n)
         put(dst, x);
 }
 
+// The elements of a and b in turn, of their lower and of their upper halves.
+#if LANES == 16
+#define ZIP_LOW(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b)                                                                             \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif LANES == 8
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+// Element i of vector k becomes element k of vector i: each step halves the distance between two
+// elements of a column.
+ALWAYS_INLINE void transpose(vec x[LANES])
+{
+    UNROLL
+    for (int distance = 1; distance < LANES; distance *= 2) {
+        vec y[LANES];
+        UNROLL
+        for (int k = 0; k < LANES / 2; k++) {
+            y[2 * k] = ZIP_LOW(x[k], x[k + LANES / 2]);
+            y[2 * k + 1] = ZIP_HIGH(x[k], x[k + LANES / 2]);
+        }
+        UNROLL
+        for (int k = 0; k < LANES; k++)
+            x[k] = y[k];
+    }
+}
+
+// The first n elements at p, all if n >= LANES.
+ALWAYS_INLINE vec fetch(const float *p, int n)
+{
+    return n < LANES ? GET_SOME(p, n) : load(p);
+}
+
 // Stores x as the elements of dst from `first` on; dst has `count` elements.
 ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_element element)
 {
@@ -158,29 +197,14 @@ ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_el
 // --- tiles ---------------------------------------------------------------------------------------
 
 #define MOST_TILES 8 // maps, and vectors
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 8")
-#endif
 
-// Signed arithmetic of compute_tile and stream_map is on indices within a tile, but the sanitizer's
+// Signed arithmetic of compute_tile is on indices within a tile, but the sanitizer's
 // checks of it survive until the loops are unrolled: 35 s for one file's compilation instead of 2.
 #ifdef __clang__
 #define CONSTANT_INDICES __attribute__((no_sanitize("signed-integer-overflow")))
 #else
 #define CONSTANT_INDICES
 #endif
-
-// How a tile's outputs are stored.
-enum tile_stores {
-    TILE_CACHED,
-    // Past the caches, in whole lines. A line rarely begins where a vector does, so the previous
-    // vector is kept: the last elements of one vector and the first of the next form a line.
-    TILE_STREAMED_FIRST, // of adjacent outputs: nothing is kept yet
-    TILE_STREAMED,
-    TILE_STREAMED_LAST, // the last one, also if it is the first
-};
 
 // A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
 struct tile {
@@ -191,10 +215,10 @@ struct tile {
     uint8_t *dst;
     size_t map_size; // bytes from one map to the next
     int count;
-    enum tile_stores stores;
-    bool keeps;                        // streamed: there is a vector before
-    vec *kept;                         // streamed: of each map, the vector before
-    vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile and end_stream
+    bool continues;         // from the sums in dst, or in `results`, instead of the bias
+    vec *results;           // across: sums
+    ptrdiff_t step, stride; // across: from one vector of `results` and sample to the next
+    vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile
 };
 
 // Stores the tiles that compute_tile does not store itself: those with an activation other than
@@ -209,71 +233,6 @@ static __attribute__((noinline)) void finish_tile(const struct tile *tile, int m
     }
 }
 
-#ifdef STREAM
-
-// The number of elements from the beginning of p's line to p.
-ALWAYS_INLINE int after_line(const uint8_t *p)
-{
-    return (int)((uintptr_t)p % sizeof(vec) / sizeof(float));
-}
-
-// Stores one line: `count` elements of x from `first` on, past the caches if the line is whole.
-ALWAYS_INLINE void store_line(float *line, vec x, int first, int count)
-{
-    if (first == 0 && count >= LANES)
-        STREAM(line, x);
-    else
-        PUT_RANGE(line, x, first, count);
-}
-
-// Stores the first elements of a map's outputs, up to the end of a line.
-ALWAYS_INLINE void begin_stream(float *line, vec x, int before, int count)
-{
-    store_line(line, LAST_OF(x, x, before), before,
-               count < LANES - before ? count : LANES - before);
-}
-
-// Stores the last outputs; the last vector is partly unused.
-static __attribute__((noinline)) void end_stream(const struct tile *tile, int maps, int vectors)
-{
-    for (int m = 0; m < maps; m++) {
-        uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
-        int before = after_line(dst), left = tile->count;
-        float *line = (float *)(void *)(dst - (size_t)before * sizeof(float));
-        vec kept = tile->kept[m];
-        for (int k = 0; k < vectors; k++, line += LANES, left -= LANES) {
-            vec sums = tile->sums[m * vectors + k];
-            if (k == 0 && !tile->keeps)
-                begin_stream(line, sums, before, left);
-            else
-                store_line(line, LAST_OF(kept, sums, before), 0, before + left);
-            kept = sums;
-        }
-        left += before;
-        if (left > 0)
-            PUT_RANGE(line, LAST_OF(kept, kept, before), 0, left);
-    }
-}
-
-// Stores the whole lines of one map's vectors, and keeps the last one.
-CONSTANT_INDICES ALWAYS_INLINE void stream_map(const struct tile *tile, int m, const int vectors,
-                                               const vec *sums)
-{
-    uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
-    int before = after_line(dst);
-    float *line = (float *)(void *)(dst - (size_t)before * sizeof(float));
-    if (tile->stores == TILE_STREAMED_FIRST)
-        begin_stream(line, sums[0], before, LANES);
-    else
-        STREAM(line, LAST_OF(tile->kept[m], sums[0], before));
-    UNROLL
-    for (int k = 1; k < vectors; k++)
-        STREAM(line + k * LANES, LAST_OF(sums[k - 1], sums[k], before));
-    tile->kept[m] = sums[vectors - 1];
-}
-
-#endif
-
 // `maps` and `vectors` are constants, so that all sums are in registers. Either weights or samples,
 // whichever are fewer, are held in registers, and the others are read when they are used.
 CONSTANT_INDICES ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps,
@@ -285,18 +244,14 @@ CONSTANT_INDICES ALWAYS_INLINE void compute_tile(struct tile *tile, const int ma
         const uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
         UNROLL
         for (int k = 0; k < vectors; k++) {
-            sums[m][k] = splat(tile->bias[m]);
+            if (tile->continues)
+                sums[m][k] = fetch((const float *)(const void *)dst + k * LANES,
+                                   k < vectors - 1 ? LANES : tile->count - k * LANES);
+            else
+                sums[m][k] = splat(tile->bias[m]);
             // The cache lines of dst arrive while the sums are computed.
-            if (tile->stores == TILE_CACHED || (k == 0 && tile->stores == TILE_STREAMED_FIRST))
-                __builtin_prefetch(dst + (size_t)k * sizeof(vec), 1);
+            __builtin_prefetch(dst + (size_t)k * sizeof(vec), 1);
         }
-    }
-    if (tile->stores == TILE_STREAMED_LAST) {
-        UNROLL
-        for (int m = 0; m < maps; m++)
-            __builtin_prefetch(tile->dst + (size_t)m * tile->map_size +
-                                   (size_t)tile->count * sizeof(float) - 1,
-                               1);
     }
     const float *weights = tile->weights;
     for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++, weights += maps) {
@@ -335,7 +290,7 @@ CONSTANT_INDICES ALWAYS_INLINE void compute_tile(struct tile *tile, const int ma
                 sums[m][k] = relu_of(sums[m][k]);
         }
     }
-    if (is_plain && tile->stores == TILE_CACHED) {
+    if (is_plain) {
         const int last = vectors - 1, count = tile->count - last * LANES;
         UNROLL
         for (int m = 0; m < maps; m++) {
@@ -347,26 +302,12 @@ CONSTANT_INDICES ALWAYS_INLINE void compute_tile(struct tile *tile, const int ma
         }
         return;
     }
-#ifdef STREAM
-    if (tile->stores == TILE_STREAMED || tile->stores == TILE_STREAMED_FIRST) {
-        UNROLL
-        for (int m = 0; m < maps; m++)
-            stream_map(tile, m, vectors, sums[m]);
-        return;
-    }
-#endif
     UNROLL
     for (int m = 0; m < maps; m++) {
         UNROLL
         for (int k = 0; k < vectors; k++)
             tile->sums[m * vectors + k] = sums[m][k];
     }
-#ifdef STREAM
-    if (tile->stores == TILE_STREAMED_LAST) {
-        end_stream(tile, maps, vectors);
-        return;
-    }
-#endif
     finish_tile(tile, maps, vectors);
 }
 
@@ -384,5 +325,86 @@ ALL(TILE)
 
 #define ENTRY(m, k) [m][k] = tile_##m##_##k,
 static const tile_fn tiles[MOST_TILES + 1][MOST_TILES + 1] = {ALL(ENTRY)};
+
+// --- tiles across maps or groups -----------------------------------------------------------------
+// A vector has one output of LANES maps, or of a map of LANES groups; a tile `vectors` of them for
+// each of n adjacent outputs. Sums begin and end in `results`.
+
+#define MOST_ACROSS 14 // outputs
+// Sums, weights and a sample are in registers, of which AVX2 has 16.
+#define ACROSS_OUTPUTS(vectors)                                                                    \
+    ((vectors) == 1 ? 12 : (LANES == 8 ? 12 : (vectors) == 2 ? 28 : 24) / (vectors))
+
+CONSTANT_INDICES ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors,
+                                                   const int n, const bool groups)
+{
+    vec sums[4][MOST_ACROSS];
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        UNROLL
+        for (int k = 0; k < n; k++)
+            sums[v][k] =
+                tile->continues ? tile->results[v * tile->step + k] : load(tile->bias + v * LANES);
+    }
+    const float *weights = tile->weights;
+    for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++) {
+        const float *sample = tile->samples + (groups ? *tap * (ptrdiff_t)LANES : *tap);
+        vec held[4];
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            held[v] = load(weights + v * LANES);
+        weights += vectors * LANES;
+        UNROLL
+        for (int k = 0; k < n; k++, sample += groups ? tile->stride : 1) {
+            UNROLL
+            for (int v = 0; v < vectors; v++)
+                sums[v][k] = FMA(held[v], groups ? load(sample) : splat(*sample), sums[v][k]);
+        }
+    }
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        UNROLL
+        for (int k = 0; k < n; k++)
+            tile->results[v * tile->step + k] = sums[v][k];
+    }
+}
+
+#define ACROSS(v, n)                                                                               \
+    static void maps_##v##_##n(struct tile *tile)                                                  \
+    {                                                                                              \
+        if (v <= 2 && n <= ACROSS_OUTPUTS(v))                                                      \
+            compute_across(tile, v, n, false);                                                     \
+    }                                                                                              \
+    static void groups_##v##_##n(struct tile *tile)                                                \
+    {                                                                                              \
+        if (n <= ACROSS_OUTPUTS(v))                                                                \
+            compute_across(tile, v, n, true);                                                      \
+    }
+#define ACROSS_ROW(T, v) ROW(T, v) T(v, 9) T(v, 10) T(v, 11) T(v, 12) T(v, 13) T(v, 14)
+#define ACROSS_ALL(T) ACROSS_ROW(T, 1) ACROSS_ROW(T, 2) ACROSS_ROW(T, 3) ACROSS_ROW(T, 4)
+ACROSS_ALL(ACROSS)
+
+// The first index: whether a vector is of groups.
+#define ACROSS_ENTRY(v, n) [0][v][n] = maps_##v##_##n, [1][v][n] = groups_##v##_##n,
+static const tile_fn across_tiles[2][5][MOST_ACROSS + 1] = {ACROSS_ALL(ACROSS_ENTRY)};
+
+// Stores `count` results of each of `lanes` maps, `distance` bytes apart, at dst.
+static void store_across(const struct tile *tile, uint8_t *dst, size_t distance, int lanes,
+                         const vec *results, ptrdiff_t count)
+{
+    for (; count > 0; count -= LANES, results += LANES) {
+        vec block[LANES];
+        int n = count < LANES ? (int)count : LANES;
+        UNROLL
+        for (int k = 0; k < LANES; k++)
+            block[k] = k < n ? activate(tile->activation, results[k]) : (vec){0};
+        transpose(block);
+        UNROLL
+        for (int k = 0; k < LANES; k++)
+            if (k < lanes)
+                store(dst + (size_t)k * distance, 0, n, block[k], tile->output);
+        dst += LANES * conv_element_size(tile->output);
+    }
+}
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The vectors of blocked_image.h, and a variant of each instruction set: compiled once for each
-// (CMakeLists.txt), which CONV_ISA_... names, and once for any processor.
+// The vectors of blocked_image.h, layers of many groups, and the variants of each instruction set:
+// compiled once for each (CMakeLists.txt), which CONV_ISA_... names, and once for any processor.
 #include <stdint.h>
 
 #if defined CONV_ISA_AVX2 // and FMA3: 8 outputs per vector, 16 registers
@@ -30,14 +30,6 @@ static inline __m256i first_lanes(int n)
 #elif defined CONV_ISA_AVX512 // 16 outputs per vector, 32 registers
 #include <immintrin.h>
 
-// Elements 16 - n to 31 - n of two vectors.
-static inline __m512i first_to_last(int n)
-{
-    const __m512i ascending =
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_add_epi32(ascending, _mm512_set1_epi32(16 - n));
-}
-
 #define LANES 16
 #define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define PUT_SOME(p, x, n)                                                                          \
@@ -47,11 +39,6 @@ static inline __m512i first_to_last(int n)
     ((vec)_mm512_permutex2var_ps(                                                                  \
         (__m512)(a), _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), \
         (__m512)(b)))
-#define STREAM(p, x) _mm512_stream_ps(p, (__m512)(x))
-#define LAST_OF(a, b, n) ((vec)_mm512_permutex2var_ps((__m512)(a), first_to_last(n), (__m512)(b)))
-#define PUT_RANGE(p, x, first, n)                                                                  \
-    _mm512_mask_storeu_ps(p, (__mmask16)(((1u << (n)) - 1) << (first)), (__m512)(x))
-#define FENCE() _mm_sfence()
 #define SCORE 50
 #define MOST_MAPS 8
 // At most 28 sums, and 3 to 4 registers for weights and samples. On two units, a tap takes half as
@@ -108,12 +95,234 @@ static inline __attribute__((always_inline)) vec_f32 fused(vec_f32 a, vec_f32 b,
 
 #include "kernels/layer/cpu/blocked_image.h"
 
+// --- many groups ---------------------------------------------------------------------------------
+// Each element of a vector belongs to another group: depthwise layers, above all. The input of
+// LANES groups is transposed into scratch, with its padding, so that a vector holds the same sample
+// of all of them. Sums are vectors as well, of any stride, dilation and plane, however small, and
+// are transposed back.
+
+// Of scratch: the samples and results of a block of rows stay in the level 2 cache.
+#define GROUPED_BYTES (192 << 10)
+#define GROUPED_MOST (4 << 20) // of scratch, for a row; longer ones are left to the other variants
+#define GROUPED_MAPS 4         // of a tile
+
+struct conv_layer_grouped {
+    int height, width, rows;          // of the output planes, and of a block
+    ptrdiff_t row_size, channel_size; // vectors from one input row, and channel, to the next
+    ptrdiff_t results;                // where the results begin, in vectors
+};
+
+static const struct conv_layer_grouped *grouped_of(const struct conv_layer_plan *plan)
+{
+    return (const struct conv_layer_grouped *)(const void *)plan->constants;
+}
+
+// Fewer groups than three quarters of the vectors' elements are left to the other variants.
+static bool plan_grouped(struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    int64_t channels = layer->channels / layer->groups, maps = layer->maps / layer->groups;
+    int reach = conv_layer_reach_y(layer);
+    plan->sets = (layer->groups + LANES - 1) / LANES;
+    if (layer->input != CONV_ELEMENT_F32 || 4 * layer->groups < 3 * plan->sets * LANES)
+        return false;
+    struct conv_layer_grouped *grouped = (struct conv_layer_grouped *)(void *)plan->constants;
+    grouped->height = conv_layer_out_height(layer, plan->shape.height);
+    grouped->width = conv_layer_out_width(layer, plan->shape.width);
+    grouped->row_size = (ptrdiff_t)plan->shape.width + layer->pad_left + layer->pad_right;
+    int64_t row = layer->stride_y * grouped->row_size * channels + grouped->width * maps;
+    int64_t rest = (reach - layer->stride_y) * grouped->row_size * channels;
+    int64_t rows = (GROUPED_BYTES / (int64_t)sizeof(vec) - rest) / row;
+    rows = rows < 1 ? 1 : rows < grouped->height ? rows : grouped->height;
+    int64_t blocks = (grouped->height + rows - 1) / rows;
+    grouped->rows = (int)((grouped->height + blocks - 1) / blocks);
+    grouped->channel_size =
+        ((ptrdiff_t)(grouped->rows - 1) * layer->stride_y + reach) * grouped->row_size;
+    grouped->results = grouped->channel_size * channels;
+    plan->scratch =
+        (size_t)(grouped->results + (int64_t)grouped->rows * grouped->width * maps) * sizeof(vec);
+    plan->packed_bytes = conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
+                         (size_t)(plan->sets * maps) * (conv_layer_taps(layer) + 1) * sizeof(vec);
+    return plan->scratch <= GROUPED_MOST;
+}
+
+// For each tap c, u, v the offset of its sample, in vectors; then for each LANES groups and each
+// set of maps the biases and, for each tap, the weights.
+static void pack_grouped(const struct conv_layer_plan *plan)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_grouped *grouped = grouped_of(plan);
+    int32_t *offsets = plan->packed;
+    for (int c = 0; c < layer->channels / layer->groups; c++)
+        for (int u = 0; u < layer->kernel_height; u++)
+            for (int v = 0; v < layer->kernel_width; v++)
+                *offsets++ =
+                    (int32_t)(c * grouped->channel_size +
+                              u * layer->dilation_y * grouped->row_size + v * layer->dilation_x);
+    int maps = layer->maps / layer->groups;
+    size_t taps = conv_layer_taps(layer);
+    float *packed = (float *)plan->packed + conv_layer_blocked_offsets(layer);
+    for (int g = 0; g < layer->groups; g += LANES) {
+        int lanes = layer->groups - g < LANES ? layer->groups - g : LANES;
+        for (int first = 0, end; first < maps; first = end) {
+            end = maps - first < GROUPED_MAPS ? maps : first + GROUPED_MAPS;
+            for (int m = first; m < end; m++, packed += LANES)
+                for (int k = 0; k < lanes; k++)
+                    packed[k] = layer->bias ? layer->bias[(g + k) * maps + m] : 0;
+            for (size_t tap = 0; tap < taps; tap++)
+                for (int m = first; m < end; m++, packed += LANES)
+                    for (int k = 0; k < lanes; k++)
+                        packed[k] = layer->weights[(size_t)((g + k) * maps + m) * taps + tap];
+        }
+    }
+}
+
+// Transposes `rows` rows of planes that are `distance` samples apart, of `lanes` groups.
+static void transpose_rows(const struct conv_layer_plan *plan, const float *src, ptrdiff_t src_row,
+                           ptrdiff_t distance, int lanes, int rows, vec *dst)
+{
+    ptrdiff_t width = plan->shape.width, run = width, left = width;
+    ptrdiff_t gap = grouped_of(plan)->row_size - width;
+    if (src_row == width) { // rows without gaps are as one
+        run *= rows;
+        rows = 1;
+    }
+    for (dst += plan->layer.pad_left; rows > 0; rows--, src += src_row) {
+        for (ptrdiff_t i = 0; i < run; i += LANES) {
+            vec block[LANES];
+            int n = run - i < LANES ? (int)(run - i) : LANES;
+            UNROLL
+            for (int k = 0; k < LANES; k++)
+                block[k] = fetch(src + (k < lanes ? k : 0) * distance + i, n);
+            transpose(block);
+            for (int k = 0; k < n; k++) {
+                *dst++ = block[k];
+                if (--left == 0) {
+                    dst += gap;
+                    left = width;
+                }
+            }
+        }
+    }
+}
+
+// Fills in the padding on both sides of `rows` rows.
+static void pad_sides(const struct conv_layer_plan *plan, vec *row, int rows)
+{
+    const struct conv_layer *layer = &plan->layer;
+    ptrdiff_t row_size = grouped_of(plan)->row_size;
+    for (int x = 0; x < row_size; x++) {
+        if (x == layer->pad_left && (x += plan->shape.width) == row_size)
+            break;
+        int from = conv_border_index(layer->border, x - layer->pad_left, plan->shape.width);
+        for (ptrdiff_t i = 0; i < rows * row_size; i += row_size)
+            row[i + x] = from < 0 ? splat(layer->border_value) : row[i + layer->pad_left + from];
+    }
+}
+
+// Copies what `rows` output rows read of a channel of each of `lanes` groups, from `src` on.
+static void copy_grouped(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                         const uint8_t *src, int lanes, int first_row, int rows, vec *dst)
+{
+    const struct conv_layer *layer = &plan->layer;
+    ptrdiff_t row_size = grouped_of(plan)->row_size;
+    ptrdiff_t distance = layer->channels / layer->groups * batch->src_plane;
+    int y = first_row * layer->stride_y - layer->pad_top, height = plan->shape.height;
+    int end = y + (rows - 1) * layer->stride_y + conv_layer_reach_y(layer);
+    for (int n; y < end; y += n, dst += n * row_size) {
+        int from = conv_border_index(layer->border, y, height);
+        n = from < 0 || from != y ? 1 : (end < height ? end : height) - y;
+        if (from < 0) {
+            for (ptrdiff_t i = 0; i < row_size; i++)
+                dst[i] = splat(layer->border_value);
+            continue;
+        }
+        transpose_rows(plan, (const float *)(const void *)(src + from * batch->src_row),
+                       batch->src_row / (ptrdiff_t)sizeof(float),
+                       distance / (ptrdiff_t)sizeof(float), lanes, n, dst);
+        pad_sides(plan, dst, n);
+    }
+}
+
+// All maps of `rows` output rows of LANES groups, whose samples are in scratch, as are the results.
+static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, const float *weights,
+                        vec *scratch, int rows)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_grouped *grouped = grouped_of(plan);
+    int maps = layer->maps / layer->groups, width = grouped->width;
+    tile->step = (ptrdiff_t)rows * width;
+    for (int i = 0; i < rows; i++) {
+        for (int m = 0, set; m < maps; m += set) {
+            set = maps - m < GROUPED_MAPS ? maps - m : GROUPED_MAPS;
+            tile->bias = weights + (conv_layer_taps(layer) + 1) * (size_t)(m * LANES);
+            tile->weights = tile->bias + set * LANES;
+            tile->results = scratch + grouped->results + m * tile->step + i * width;
+            tile->samples = (float *)(scratch + (ptrdiff_t)i * layer->stride_y * grouped->row_size);
+            int left = (width + ACROSS_OUTPUTS(set) - 1) / ACROSS_OUTPUTS(set);
+            for (int j = 0, n; left > 0; left--, j += n) {
+                n = (width - j + left - 1) / left; // of tiles about equally large
+                across_tiles[1][set][n](tile);
+                tile->samples += n * tile->stride;
+                tile->results += n;
+            }
+        }
+    }
+}
+
+static enum conv_status run_grouped(const struct conv_layer_plan *plan,
+                                    const struct conv_layer_batch *batch)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const struct conv_layer_grouped *grouped = grouped_of(plan);
+    int channels = layer->channels / layer->groups, maps = layer->maps / layer->groups;
+    int end = batch->first_row + batch->rows, sets = batch->sets ? batch->sets : plan->sets;
+    size_t row = (size_t)grouped->width * conv_element_size(layer->output);
+    size_t map_size = (size_t)grouped->height * row;
+    size_t taps = conv_layer_taps(layer);
+    vec *scratch = batch->scratch;
+    struct tile tile = {.offsets = plan->packed,
+                        .offsets_end = (const int32_t *)plan->packed + taps,
+                        .stride = (ptrdiff_t)layer->stride_x * LANES,
+                        .activation = layer->activation,
+                        .output = layer->output};
+    for (int64_t at = 0; at < batch->images * sets; at++) {
+        int64_t image = at / sets;
+        int set = batch->first_set + (int)(at % sets), g = set * LANES;
+        int lanes = layer->groups - g < LANES ? layer->groups - g : LANES;
+        const uint8_t *src = (const uint8_t *)batch->src + image * batch->src_image +
+                             g * channels * batch->src_plane;
+        uint8_t *dst = (uint8_t *)batch->dst + (size_t)(image * layer->maps + g * maps) * map_size;
+        for (int i = batch->first_row, rows; i < end; i += rows) {
+            rows = end - i < grouped->rows ? end - i : grouped->rows;
+            for (int c = 0; c < channels; c++)
+                copy_grouped(plan, batch, src + c * batch->src_plane, lanes, i, rows,
+                             scratch + c * grouped->channel_size);
+            sum_grouped(plan, &tile,
+                        (const float *)plan->packed + conv_layer_blocked_offsets(layer) +
+                            (size_t)(g * maps) * (taps + 1),
+                        scratch, rows);
+            for (int m = 0; m < maps; m++)
+                store_across(&tile, dst + (size_t)m * map_size + (size_t)i * row,
+                             (size_t)maps * map_size, lanes,
+                             scratch + grouped->results + m * tile.step, tile.step);
+        }
+    }
+    return CONV_OK;
+}
+
+#define GROUPS "each element of a vector belongs to another group"
 #if defined CONV_ISA_AVX2
-CONV_LAYER_BLOCKED(cpu_layer_avx2, CONV_CPU_AVX2, "tiles of 8 to 64 outputs in registers");
+CONV_LAYER_VARIANT(cpu_layer_group_avx2, grouped, CONV_CPU_AVX2, GROUPS);
+CONV_LAYER_VARIANT(cpu_layer_avx2, blocked, CONV_CPU_AVX2, "tiles of 8 to 64 outputs in registers");
 #elif defined CONV_ISA_AVX512
-CONV_LAYER_BLOCKED(cpu_layer_avx512, CONV_CPU_AVX512, "tiles of 16 to 128 outputs in registers");
+CONV_LAYER_VARIANT(cpu_layer_group_avx512, grouped, CONV_CPU_AVX512, GROUPS);
+CONV_LAYER_VARIANT(cpu_layer_avx512, blocked, CONV_CPU_AVX512,
+                   "tiles of 16 to 128 outputs in registers");
 #elif defined CONV_ISA_NEON
-CONV_LAYER_BLOCKED(cpu_layer_neon, CONV_CPU_NEON, "tiles of 4 to 32 outputs in registers");
+CONV_LAYER_VARIANT(cpu_layer_group_neon, grouped, CONV_CPU_NEON, GROUPS);
+CONV_LAYER_VARIANT(cpu_layer_neon, blocked, CONV_CPU_NEON, "tiles of 4 to 32 outputs in registers");
 #else
-CONV_LAYER_BLOCKED(cpu_layer_portable, 0, "tiles of 4 to 16 outputs, sums in float64");
+CONV_LAYER_VARIANT(cpu_layer_group_portable, grouped, 0, GROUPS);
+CONV_LAYER_VARIANT(cpu_layer_portable, blocked, 0, "tiles of 4 to 16 outputs, sums in float64");
 #endif
