@@ -160,7 +160,7 @@ def test_wheel(bare, release):
         assert part in licences, part
     assert ("cuda-toolkit" in licences) == has_cuda(release)
     bare.run("/tmp/venv/bin/pip uninstall -q -y exactconv && ! /tmp/venv/bin/python -c 'import conv' 2>/dev/null")
-    assert not bare.run("find /tmp/venv -path '*/site-packages/*conv*'").strip()
+    assert not bare.run("find /tmp/venv -regextype egrep -regex '.*/site-packages/(exact)?conv[/-].*'").strip()
 
 
 def installation_commands():
@@ -184,5 +184,5 @@ def test_pip_install(system_name, tmp_path):
                        "~/conv-env/bin/python -m pytest -q -p no:cacheprovider -c /conv/pyproject.toml /conv/python/tests", timeout=3600)
     assert re.search(r"\b[1-9]\d* passed", tests) and "failed" not in tests, tests
     system.run("~/conv-env/bin/pip uninstall -q -y exactconv")
-    assert not system.run("find ~/conv-env -path '*/site-packages/*conv*'").strip()
+    assert not system.run("find ~/conv-env -regextype egrep -regex '.*/site-packages/(exact)?conv[/-].*'").strip()
     shutil.rmtree(system.folder)
