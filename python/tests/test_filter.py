@@ -234,7 +234,7 @@ def bell(sigma, power=0):  # up to sigma 5 of a side of 31
                                                    ("reflect101", "reflect", 0), ("constant:0.2", "constant", np.float32(0.2))))
 def test_float32_images_have_float32_accuracy(text, products, border, mode, outside):
     """Their coefficients were the integers of 8 bits: about 11 correct bits."""
-    def matrix(line, n):  # of all samples of a line in all results
+    def matrix(line, n):  # row y has the weight of every sample of a line in its result y
         padded = np.pad(np.eye(n), ((len(line) // 2,) * 2, (0, 0)), mode=mode)
         return np.lib.stride_tricks.sliding_window_view(padded, len(line), 0) @ line
     for shape in ((70, 90), (131, 2), (1, 9), (1, 1)):

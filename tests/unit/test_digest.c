@@ -41,7 +41,7 @@ UNIT_TEST(test_every_byte_and_every_border_between_fields_counts)
             assert_false(seen[i].word[0] == seen[j].word[0] || seen[i].word[1] == seen[j].word[1]);
 }
 
-// How many slots in a row are taken: so many a search for one more may look at.
+// The longest run of taken slots: the most that a search looks at.
 static size_t longest_run(const struct conv_digest_set *set)
 {
     size_t longest = 0, run = 0;

@@ -453,7 +453,7 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
 
 static bool can_decimated(const struct conv_stencil *stencil)
 {
-    return SCORE != 50 || stencil->depth > 8;
+    return NEEDS != CONV_CPU_AVX512 || stencil->depth > 8;
 }
 
 static int score_decimated(const struct conv_stencil *, size_t)
