@@ -184,16 +184,6 @@ static void put_row(void *context, int y, const struct conv_image *row)
                          from.data);
 }
 
-// A sample as it is in a PNG file.
-static uint16_t from_big_endian(uint16_t sample)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    return (uint16_t)(sample << 8 | sample >> 8);
-#else
-    return sample;
-#endif
-}
-
 static void put_interleaved(void *context, int y, const uint8_t *row)
 {
     const struct row_writer *writer = context;
@@ -203,7 +193,8 @@ static void put_interleaved(void *context, int y, const uint8_t *row)
         size_t count = (size_t)writer->row.width * (size_t)writer->row.channels;
         const uint16_t *samples = (const uint16_t *)(const void *)row;
         for (size_t i = 0; i < count; i++)
-            writer->native[i] = from_big_endian(samples[i]);
+            writer->native[i] =
+                __builtin_bswap16(samples[i]); // in a PNG file the high byte comes first
         from = writer->native;
     }
     conv_view_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,

@@ -9,6 +9,9 @@
 #include <sys/auxv.h>
 #endif
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "words are loaded from bytes as they are");
+
 static const struct conv_cpu_feature_row features[] = {
     {CONV_CPU_SSE41, "sse41", "SSE4.1"},      {CONV_CPU_AVX2, "avx2", "AVX2"},
     {CONV_CPU_AVX512, "avx512", "AVX-512"},   {CONV_CPU_VNNI, "vnni", "VNNI"},

@@ -11,12 +11,6 @@
 
 static const uint8_t magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define OTHER_ORDER '>'
-#else
-#define OTHER_ORDER '<'
-#endif
-
 static bool is_long(const uint8_t *head) // 4 bytes of length instead of 2
 {
     return head[6] >= 2;
@@ -122,7 +116,7 @@ static enum conv_status parse_type(struct conv_npy *npy, const char *type, struc
             continue;
         npy->element = types[i].element;
         npy->is_double = types[i].is_double;
-        npy->is_swapped = order == OTHER_ORDER && types[i].bytes > 1;
+        npy->is_swapped = order == '>' && types[i].bytes > 1;
         npy->file_element = types[i].bytes;
         return CONV_OK;
     }

@@ -141,10 +141,7 @@ static inline void refill(struct reader *reader)
 {
     uint64_t word;
     memcpy(&word, reader->next, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    reader->bits |= word >> (reader->count & 63);
+    reader->bits |= __builtin_bswap64(word) >> (reader->count & 63);
     reader->next += ~reader->count >> 3 & 7;
     reader->count |= 56;
 }

@@ -31,18 +31,10 @@ static inline void conv_bits_put(struct conv_bits *out, uint64_t value, unsigned
     out->count += count;
 }
 
-static inline void conv_bits_store(uint8_t *at, uint64_t bits)
-{
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    bits = __builtin_bswap64(bits);
-#endif
-    memcpy(at, &bits, sizeof bits);
-}
-
 // Writes the whole bytes. At most 63 bits are pending.
 static inline void conv_bits_flush(struct conv_bits *out)
 {
-    conv_bits_store(out->at, out->bits);
+    memcpy(out->at, &out->bits, sizeof out->bits);
     out->at += out->count >> 3;
     out->bits >>= out->count & ~7u;
     out->count &= 7;

@@ -175,10 +175,7 @@ INLINE uint64_t load_first_highest(const uint8_t *p)
 {
     uint64_t word;
     memcpy(&word, p, sizeof word);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
+    return __builtin_bswap64(word);
 }
 
 // The writer is passed by value here and below. Through a pointer, stores to out.at might alias it,

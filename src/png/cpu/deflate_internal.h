@@ -31,13 +31,8 @@ static inline size_t conv_match_length(const uint8_t *a, const uint8_t *b, const
     const uint8_t *start = b;
     while (end - b >= 8) {
         uint64_t different = conv_match_load64(a) ^ conv_match_load64(b);
-        if (different) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        if (different)
             return (size_t)(b - start) + (size_t)__builtin_ctzll(different) / 8;
-#else
-            return (size_t)(b - start) + (size_t)__builtin_clzll(different) / 8;
-#endif
-        }
         a += 8;
         b += 8;
     }

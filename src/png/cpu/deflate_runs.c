@@ -28,9 +28,6 @@ INLINE uint64_t compare_plain(const uint8_t *a, const uint8_t *b)
     uint64_t equal = 0;
     for (unsigned i = 0; i < WIDTH; i += 8) {
         uint64_t different = conv_match_load64(a + i) ^ conv_match_load64(b + i);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        different = __builtin_bswap64(different);
-#endif
         uint64_t zeros = ~(((different & low7) + low7) | different | low7); // 0x80 where equal
         equal |= (zeros >> 7) * 0x0102040810204080 >> 56 << i;
     }

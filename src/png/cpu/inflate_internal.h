@@ -33,9 +33,6 @@ CONV_INFLATE_INLINE uint64_t conv_inflate_load64(const uint8_t *p)
 {
     uint64_t value;
     memcpy(&value, p, sizeof value);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap64(value);
-#endif
     return value;
 }
 
@@ -111,9 +108,6 @@ struct conv_inflate_output {
 CONV_INFLATE_INLINE void conv_inflate_put_literals(uint8_t *out, uint64_t entry)
 {
     uint16_t bytes = (uint16_t)(entry >> 32);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    bytes = __builtin_bswap16(bytes);
-#endif
     memcpy(out, &bytes, sizeof bytes);
 }
 

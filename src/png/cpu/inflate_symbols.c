@@ -56,9 +56,6 @@ CONV_INFLATE_INLINE void copy_match(uint8_t *out, size_t distance, size_t length
         value |= value << 8 * width;
     static const uint8_t steps[8] = {0, 8, 8, 6, 8, 5, 6, 7}; // largest multiple of the distance
     unsigned step = steps[distance];
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap64(value);
-#endif
     if (step == 8) { // distances 1, 2 and 4: most runs in filtered rows
         do {
             for (int i = 0; i < 8; i++)

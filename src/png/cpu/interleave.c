@@ -15,11 +15,7 @@ static inline uint8_t order8(uint8_t sample)
 
 static inline uint16_t order16(uint16_t sample)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     return (uint16_t)(sample << 8 | sample >> 8);
-#else
-    return sample;
-#endif
 }
 
 // The loops for `n` channels, of which a, b, c and d are the first n, and samples of `bits` bits.
@@ -157,9 +153,6 @@ static inline void unpack_as(uint8_t *restrict out, const uint8_t *restrict row,
     size_t each = 8 / (unsigned)depth;
     for (; width >= each; width -= each, out += each, row++) {
         uint64_t samples = spread(*row, depth) * scale;
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        samples = __builtin_bswap64(samples);
-#endif
         memcpy(out, &samples, each);
     }
     for (size_t x = 0; x < width; x++)
