@@ -100,6 +100,7 @@ enum conv_sink_result {
     CONV_SINK_WRITTEN = 0,
     CONV_SINK_WITHOUT_LIST, // without the access control list of the replaced file, or of the input
     CONV_SINK_REPLACED, // in place: by an earlier run or under another name; nothing was written
+    CONV_SINK_OVER_FILE = 4, // a file that had the output's name; beside one of the others
 };
 
 #define CONV_SINK_LIST_LOST "the access control list could not be kept; the group has no access now"

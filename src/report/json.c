@@ -227,11 +227,12 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
             ",\"copied\":%" PRIu64 ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
             ",\"bytes_out\":%" PRIu64 ",\"other_images\":%" PRIu64
             ",\"folders_not_entered\":%" PRIu64 ",\"decoded_on_device\":%" PRIu64
-            ",\"encoded_on_device\":%" PRIu64,
+            ",\"encoded_on_device\":%" PRIu64 ",\"replaced\":%" PRIu64,
             exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
             totals->passed.ignored + totals->passed.images, totals->copied, totals->seconds,
             totals->pixels, totals->bytes_in, totals->bytes_out, totals->passed.images,
-            totals->passed.folders, totals->decoded_on_device, totals->encoded_on_device);
+            totals->passed.folders, totals->decoded_on_device, totals->encoded_on_device,
+            totals->replaced);
     conv_json_member(stream, "other_formats",
                      totals->passed.formats[0] ? totals->passed.formats : NULL);
     print_stages(stream, totals->ns);

@@ -63,6 +63,7 @@ struct conv_record {
     const char *reason;                 // why failed, skipped or planned; when done a note or NULL
     const struct conv_err *err;         // with the hint that belongs to `reason`, or NULL
     bool notable;                       // the reason is printed even without --verbose
+    bool replaced;                      // a file that had the output's name
     int width, height, channels, depth; // 0 where unknown
     size_t bytes_in, bytes_out;
     bool decoded_on_device, encoded_on_device;
@@ -100,6 +101,7 @@ struct conv_record_passed {
 
 struct conv_totals {
     uint64_t done, failed, skipped, planned, copied;
+    uint64_t replaced; // files, by outputs
     struct conv_record_passed passed;
     uint64_t pixels, bytes_in, bytes_out; // of done images
     uint64_t decoded_on_device, encoded_on_device;

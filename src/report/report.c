@@ -220,6 +220,7 @@ static void publish(struct conv_report *report, const struct conv_record *record
 static void count_record(struct conv_totals *totals, const struct conv_record *record,
                          uint64_t elapsed)
 {
+    totals->replaced += record->replaced;
     switch (record->outcome) {
     case CONV_OUTCOME_FAILED:
         totals->failed++;

@@ -312,8 +312,10 @@ static void print_short(const struct conv_report_config *config, const struct co
     const struct {
         const char *what;
         uint64_t count;
-    } others[] = {
-        {"failed", totals->failed}, {"skipped", totals->skipped}, {"copied", totals->copied}};
+    } others[] = {{"failed", totals->failed},
+                  {"skipped", totals->skipped},
+                  {"copied", totals->copied},
+                  {totals->replaced == 1 ? "file replaced" : "files replaced", totals->replaced}};
     fprintf(stderr, "%" PRIu64 " image%s", totals->done, plural(totals->done));
     conv_text_terminal(stderr, config->where ? config->where : "");
     fprintf(stderr, " in %.*f s", seconds < 0.095 ? 2 : seconds < 9.95 ? 1 : 0, seconds);
@@ -371,6 +373,8 @@ void conv_closing_print(const struct conv_report_config *config, const struct co
             totals->failed, totals->skipped);
     if (totals->copied)
         fprintf(stderr, ", %" PRIu64 " copied", totals->copied);
+    if (totals->replaced)
+        fprintf(stderr, ", %" PRIu64 " replaced", totals->replaced);
     fprintf(stderr, ", %.2f s", totals->seconds);
     if (totals->done)
         fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,

@@ -84,6 +84,7 @@ struct conv_job {
     const char *reason;         // why skipped or planned
     bool notable;               // as in struct conv_record
     bool is_written;            // the sink has its output
+    bool replaced;              // as in struct conv_record
     struct conv_input input;    // the item, from announcing to reading; its identity after that
     struct conv_budget *budget; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer

@@ -182,7 +182,7 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->err.text[0] = '\0';
     job->outcome = CONV_OUTCOME_DONE;
     job->reason = NULL;
-    job->notable = job->is_written = false;
+    job->notable = job->is_written = job->replaced = false;
     job->header = (struct conv_image_header){0};
     job->meta = meta;
     job->slot = NULL;
@@ -302,6 +302,7 @@ static void report_job(struct conv_scheduler *s, const struct conv_job *job)
         .reason = job->reason,
         .err = job->outcome == CONV_OUTCOME_FAILED ? &job->err : NULL,
         .notable = job->notable,
+        .replaced = job->replaced,
         .width = job->header.shape.width,
         .height = job->header.shape.height,
         .channels = job->header.shape.channels,

@@ -333,6 +333,8 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
     enum conv_status status = config->sink->ops->write(
         config->sink, worker, &job->item, &job->input.info, &job->output, file, &result, &job->err);
     job->is_written = !status;
+    job->replaced = !status && result & CONV_SINK_OVER_FILE;
+    result &= ~CONV_SINK_OVER_FILE;
     if (result == CONV_SINK_REPLACED) {
         job->outcome = CONV_OUTCOME_SKIPPED;
         job->reason = CONV_PLAN_REPLACED;

@@ -33,7 +33,7 @@ def test_last_line_has_the_figures(box):
     assert re.fullmatch(r"0 images -> out/ in [\d.]+ s, 2 skipped\n", run("emboss", "-n", "in", "out").err)
     assert re.fullmatch(r"2 images -> o.tar in .*\n", run("emboss", "in", "o.tar").err)
     last = run("emboss", "-v", "in", "out").err.splitlines()[-1]
-    for figure in (r"2 done", r"\d s\b", r"img/s", r"pix/s", r"cpu", r"CPU utilisation \d+ %"):
+    for figure in (r"2 done", r"2 replaced", r"\d s\b", r"img/s", r"pix/s", r"cpu", r"CPU utilisation \d+ %"):
         assert re.search(figure, last), f"{figure} is not in {last}"
     assert float(re.search(r"(\d+\.\d+) s\b", last).group(1)) >= 1 or "limit" not in last
 

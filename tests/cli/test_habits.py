@@ -43,8 +43,8 @@ def test_forms_of_other_programs(photo, typed, written):
     (["-sharpen", "a.png", "b.png"], "filters have no dash: conv sharpen"), (["-unsharp", "0x1", "a.png", "b.png"], "filters have no dash"),
     (["-blur", "a.png", "b.png"], "filters have no dash: conv blur"), (["lits"], "'lits' is neither a command nor a filter; did you mean 'list'?"),
     (["emboss", "--max-pixels", "lots", "a.png", "b.png"], "--max-pixels takes a size such as 512M"),
-    (["emboss", "a.png", "a.7z"], "archives of the format 7z cannot be written"), (["emboss", "in", "in"], "input and output are the same folder"),
-    (["emboss", "in/b.png", "in/b.png"], "the output would overwrite the input"),
+    (["emboss", "in", "a.7z"], "only tar, tar.gz, tar.zst and zip can be written: a.7z"), (["emboss", "in", "a.RAR"], "can be written: a.RAR"),
+    (["emboss", "in", "in"], "input and output are the same folder"), (["emboss", "in/b.png", "in/b.png"], "the output would overwrite the input"),
 ))
 def test_messages_say_what_to_write(photo, box, args, said):
     fill(box / "in", "b.png")

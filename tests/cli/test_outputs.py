@@ -40,16 +40,16 @@ def test_a_file_is_replaced(box):
     made, names = fill_and_list(box, "there.png")
     (box / "out" / "there.png").write_bytes(b"old")
     os.link(box / "out" / "there.png", box / "kept")
-    run_list(names)
+    assert ", 1 file replaced" in run_list(names).err
     check_new(made, names)
     assert is_embossed("out/there.png", made["there.png"]) and (box / "kept").read_bytes() == b"old"
 
 
 def test_all_are_replaced(box):
     made, names = fill_and_list(box, "last.png")
-    run_list(names)
+    assert "replaced" not in run_list(names).err
     before = {name: os.stat(box / "out" / name).st_ino for name in names}
-    run_list(names)
+    assert f", {NEW + 1} files replaced" in run_list(names).err
     check_new(made, names)
     assert all(os.stat(box / "out" / name).st_ino != before[name] for name in names)
 

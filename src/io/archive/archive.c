@@ -72,6 +72,12 @@ static const struct conv_archive_format others[] = {
     },
 };
 
+// Neither read nor written; other outputs do not have such names.
+static const struct conv_archive_format foreign = {
+    .extensions = LIST(".rar", ".gz", ".bz2", ".xz", ".zst", ".lzma", ".lz", ".z", ".cab", ".iso",
+                       ".lzh", ".arj", ".cpio"),
+};
+
 // Format number i; NULL after the last.
 static const struct conv_archive_format *format_at(size_t i)
 {
@@ -100,11 +106,11 @@ const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, siz
 }
 
 // The format with the longest matching extension: "a.tar.gz" is not a .gz file.
-const struct conv_archive_format *conv_archive_of_path(const char *path)
+const struct conv_archive_format *conv_archive_of_output(const char *path)
 {
     const struct conv_archive_format *format, *found = NULL;
     size_t length = strlen(path), longest = 0;
-    for (size_t i = 0; (format = format_at(i)); i++)
+    for (size_t i = 0; (format = i ? format_at(i - 1) : &foreign); i++)
         for (const char *const *next = format->extensions; *next; next++) {
             size_t size = strlen(*next);
             if (size < length && size > longest && strcasecmp(path + length - size, *next) == 0) {
@@ -113,6 +119,12 @@ const struct conv_archive_format *conv_archive_of_path(const char *path)
             }
         }
     return found;
+}
+
+const struct conv_archive_format *conv_archive_of_path(const char *path)
+{
+    const struct conv_archive_format *found = conv_archive_of_output(path);
+    return found == &foreign ? NULL : found;
 }
 
 const struct conv_archive_format *conv_archive_of_name(const char *name)

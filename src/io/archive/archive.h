@@ -179,6 +179,8 @@ enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
 // The format that a file's first bytes, its name, or the name of a format stands for; NULL: none.
 const struct conv_archive_format *conv_archive_of_bytes(const uint8_t *head, size_t size);
 const struct conv_archive_format *conv_archive_of_path(const char *path);
+// The same; a format without functions if other programs' archives have that extension.
+const struct conv_archive_format *conv_archive_of_output(const char *path);
 const struct conv_archive_format *conv_archive_of_name(const char *name);
 
 #endif

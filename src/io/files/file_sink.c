@@ -265,6 +265,8 @@ static enum conv_status write_output(struct conv_sink *base, int worker,
     if (!status && !linked)
         status = write_in_folder(&write, looks, few, output, &existing, err);
     *result = write.list_lost && !write.result ? CONV_SINK_WITHOUT_LIST : write.result;
+    if (existing.exists && sink->config.kind != CONV_SINK_IN_PLACE)
+        *result |= CONV_SINK_OVER_FILE;
     conv_descriptors_give(DESCRIPTORS);
     return status;
 }

@@ -158,8 +158,9 @@ static enum conv_status add_target(struct conv_archive_operands *archives, const
     if (!conv_paths_join(path, folder, name))
         return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
     if (!can_write(format))
-        return conv_err_set(err, CONV_ERR_USAGE, "archives of the format %s cannot be written: %s",
-                            format->name, path);
+        return conv_err_set(err, CONV_ERR_USAGE,
+                            "of archives only tar, tar.gz, tar.zst and zip can be written: %s",
+                            path);
     struct conv_archive_target *target = &archives->targets[archives->target_count];
     target->path = strdup(path);
     if (!target->path)
@@ -223,6 +224,8 @@ static const struct conv_archive_format *find_format(const struct conv_archive_o
     const struct conv_archive_format *named = standard ? NULL : conv_archive_of_path(output);
     if (!named && !standard)
         named = format_of_inputs(archives, operands);
+    if (!named && !standard)
+        named = conv_archive_of_output(output);
     if (named)
         return named;
     bool special = standard || conv_paths_descriptor(output) >= 0 ||
