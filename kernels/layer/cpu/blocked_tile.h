@@ -9,6 +9,7 @@
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with `maps` maps, at most 8
+//   ACROSS_OUTPUTS(v)   outputs of a tile across maps or groups with v vectors, at most 14
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
 
@@ -198,14 +199,6 @@ ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_el
 
 #define MOST_TILES 8 // maps, and vectors
 
-// Signed arithmetic of compute_tile is on indices within a tile, but the sanitizer's
-// checks of it survive until the loops are unrolled: 35 s for one file's compilation instead of 2.
-#ifdef __clang__
-#define CONSTANT_INDICES __attribute__((no_sanitize("signed-integer-overflow")))
-#else
-#define CONSTANT_INDICES
-#endif
-
 // A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
 struct tile {
     const float *samples, *weights, *bias;
@@ -235,8 +228,7 @@ static __attribute__((noinline)) void finish_tile(const struct tile *tile, int m
 
 // `maps` and `vectors` are constants, so that all sums are in registers. Either weights or samples,
 // whichever are fewer, are held in registers, and the others are read when they are used.
-CONSTANT_INDICES ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps,
-                                                 const int vectors)
+ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vectors)
 {
     vec sums[MOST_TILES][MOST_TILES];
     UNROLL
@@ -328,15 +320,12 @@ static const tile_fn tiles[MOST_TILES + 1][MOST_TILES + 1] = {ALL(ENTRY)};
 
 // --- tiles across maps or groups -----------------------------------------------------------------
 // A vector has one output of LANES maps, or of a map of LANES groups; a tile `vectors` of them for
-// each of n adjacent outputs. Sums begin and end in `results`.
+// each of n <= ACROSS_OUTPUTS adjacent outputs: sums, weights and a sample are in registers. Sums
+// begin and end in `results`.
 
 #define MOST_ACROSS 14 // outputs
-// Sums, weights and a sample are in registers, of which AVX2 has 16.
-#define ACROSS_OUTPUTS(vectors)                                                                    \
-    ((vectors) == 1 ? 12 : (LANES == 8 ? 12 : (vectors) == 2 ? 28 : 24) / (vectors))
-
-CONSTANT_INDICES ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors,
-                                                   const int n, const bool groups)
+ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, const int n,
+                                  const bool groups)
 {
     vec sums[4][MOST_ACROSS];
     UNROLL

@@ -26,6 +26,7 @@ static inline __m256i first_lanes(int n)
 // At most 12 sums, and 4 registers for weights and samples.
 #define VECTORS_FOR(maps)                                                                          \
     ((maps) == 1 ? 8 : (maps) == 2 ? 6 : (maps) == 3 ? 4 : (maps) == 4 ? 3 : 2)
+#define ACROSS_OUTPUTS(vectors) (12 / (vectors))
 
 #elif defined CONV_ISA_AVX512 // 16 outputs per vector, 32 registers
 #include <immintrin.h>
@@ -46,6 +47,7 @@ static inline __m256i first_lanes(int n)
 // lines.
 #define VECTORS_FOR(maps)                                                                          \
     ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : (maps) == 6 ? 4 : 3)
+#define ACROSS_OUTPUTS(vectors) ((vectors) == 1 ? 12 : (vectors) == 2 ? 14 : 24 / (vectors))
 
 #elif defined CONV_ISA_NEON // 64-bit ARM: 4 outputs per vector, 32 registers
 #include <arm_neon.h>
@@ -58,6 +60,7 @@ static inline __m256i first_lanes(int n)
 #define SCORE 40
 #define MOST_MAPS 6
 #define VECTORS_FOR(maps) ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : 4)
+#define ACROSS_OUTPUTS(vectors) ((vectors) == 1 ? 12 : (vectors) == 2 ? 14 : 24 / (vectors))
 
 #else // no fused multiply-add instruction: 4 outputs at a time in float64
 #define LANES 4
@@ -66,6 +69,7 @@ static inline __m256i first_lanes(int n)
 #define SCORE 20
 #define MOST_MAPS 2
 #define VECTORS_FOR(maps) 2
+#define ACROSS_OUTPUTS(vectors) ((vectors) == 1 ? 4 : 2)
 #define FMA(a, b, c) fused(a, b, c)
 
 typedef double vec_f64 __attribute__((vector_size(32)));
@@ -93,6 +97,14 @@ static inline __attribute__((always_inline)) vec_f32 fused(vec_f32 a, vec_f32 b,
 }
 #endif
 
+#ifdef CONV_COMPILE_ONCE // kernels/stencil/cpu/vector.h
+#undef MOST_MAPS
+#undef VECTORS_FOR
+#undef ACROSS_OUTPUTS
+#define MOST_MAPS 3
+#define VECTORS_FOR(maps) 2
+#define ACROSS_OUTPUTS(vectors) 3
+#endif
 #include "kernels/layer/cpu/blocked_image.h"
 
 // --- many groups ---------------------------------------------------------------------------------
