@@ -18,7 +18,7 @@
 //   slow=MS        least time of a group
 //   left           closing a device aborts the program: the end of the process must free it
 //   open=MS        time to open a device; there is a driver then, and `auto` does not wait for it
-//   gate           the same until the working directory has a file `gate`; makes `gate.open` then
+//   gate           the same until the test opens the FIFO `gate` in the working directory
 // Each word holds for every device, or after a number (1:lost=3) for that device only.
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/commands.h"
@@ -142,11 +141,9 @@ static void wait_ms(long ms)
 
 static void wait_for_gate(void)
 {
-    while (access("gate", F_OK))
-        wait_ms(1);
-    FILE *open = fopen("gate.open", "w");
-    if (open)
-        fclose(open);
+    FILE *gate = fopen("gate", "r");
+    if (gate)
+        fclose(gate);
 }
 
 static enum conv_status open_faulty(struct conv_backend **out,
