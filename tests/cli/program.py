@@ -36,12 +36,6 @@ def __getattr__(name):
     return re.search(r"not a PNG.* \(bad signature\)", said.decode())[0]
 
 
-def some(cases):
-    """All of a test's cases; under a sanitizer every third, since the release build compares the results of all."""
-    cases = list(cases)
-    return cases[::3] if os.environ.get("CONV_SANITIZED") else cases
-
-
 def start(*args, **kwargs):
     """Popen of the program with both outputs piped. The device is the CPU unless the arguments have `--device`."""
     args = [os.fspath(a) for a in args]

@@ -4,7 +4,6 @@ not checked here."""
 import csv
 import io
 import json
-import os
 import re
 import subprocess
 import tarfile
@@ -182,12 +181,7 @@ def test_kernels_compare_with_something_else(box):
         assert file.read() == old
 
 
-# Images of up to 12 megapixels, 7 s with a sanitizer, which sees the code of the mix in test_bench_mix.
-MIX = pytest.param(("--image-size", "mix", "--images", "2", "--variant", "cpu_portable"),
-                   marks=pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="large images"))
-
-
-@pytest.mark.parametrize("options", (("--image-size", "1x1"), MIX, ("--depth", "16"),
+@pytest.mark.parametrize("options", (("--image-size", "1x1"), ("--depth", "16"),
                                      ("--image-size", "5x300", "--images", "2"), ("--size", "5", "--filter", "blur"), ("--filter", "emboss,gaussian"),
                                      ("--filter", "custom", "-k", "0.5 1 0.5 1 2 1 0.5 1 0.5")))
 def test_kernels_checks_whatever_is_measured(box, options):
@@ -216,10 +210,6 @@ def test_kernels_ladder_on_the_device(box):
 
 LAYER = ("bench", "layers", "--device", "cpu", "--shape", "5x2x13x17", "--maps", "3", "--kernel", "3x5")
 # Multiply-adds in registers take seconds under a sanitizer, and every run measures them.
-once_is_enough = pytest.mark.skipif(bool(os.environ.get("CONV_SANITIZED")), reason="test_layers_json_and_page runs the same code")
-
-
-@once_is_enough
 def test_layers_prints_a_row(box):
     out = run(*LAYER, "--variant", "cpu_layer_reference").out
     assert "2->3, 13x17, 3x5, batch of 5" in out
@@ -440,11 +430,8 @@ def test_codec_of_one_level_has_libpngs(four_images):
 
 
 def test_codec_on_threads(four_images):
-    """Figures in the release build, the table in sanitizer builds."""
-    if os.environ.get("CONV_SANITIZED"):
-        text = run("bench", "codec", "-j2", "--filter=blur5", four_images).out
-        assert "2 threads" in text and "after blur5" in text and "decode + encode" in text
-        return
+    text = run("bench", "codec", "-j2", "--filter=blur5", four_images).out
+    assert "2 threads" in text and "after blur5" in text and "decode + encode" in text
     lines = [json.loads(line) for line in run("bench", "codec", "-j2", "--json", four_images).out.splitlines()]
     assert {line["type"] for line in lines} == {"bench-codec-jobs"}
     assert [line["work"] for line in lines] == ["decode", "encode", "decode + encode"]

@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pytest
 
-from program import ROOT, is_sanitized, run
+from program import ROOT, run
 
 DIGITS = os.path.join(ROOT, "tests", "data", "digits")
-ALL = 100 if is_sanitized() else 1200
+ALL = 1200
 
 
 def path(name):
@@ -36,7 +36,7 @@ def test_the_stored_predictions_are_good():
     assert (load("predicted") == load("labels")).mean() > 0.95
 
 
-@pytest.mark.parametrize("count", [100] if is_sanitized() else [100, 1000, ALL])
+@pytest.mark.parametrize("count", [100, 1000, ALL])
 def test_same_predictions_as_torch(box, device, count):
     assert (predict(count, "--device", device) == load("predicted")[:count]).all()
 

@@ -460,6 +460,7 @@ def test_profiles_that_do_not_fit_are_dropped(box):
         assert jpeg.metadata(read("a.jpg")) == []
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("tiff", (b"", b"II*\0", b"MM\0*" + b"\xff" * 40, jpeg.exif()[:20], b"II*\0\x08\0\0\0\xff\xff" + bytes(90),
                                   b"garbage" * 9000, b"II*\0\x08\0\0\0\1\0" + struct.pack("<HHII", 0x8769, 4, 1, 8) + bytes(4)), ids=len)
 def test_damaged_exif_is_dropped(box, tiff):

@@ -13,7 +13,7 @@ from test_coders import EMULATED, SLOW, binary, compares, count, run  # noqa: F4
 
 pytestmark = pytest.mark.skipif(not program.HAS_JPEG, reason="built without libjpeg-turbo")
 BOTH = ("--device=cuda", "--decode-on=gpu", "--encode-on=gpu")
-SIZES = ((17, 9), (64, 33)) if SLOW else ((1, 1), (17, 9), (64, 48), (33, 65), (200, 31))
+SIZES = ((17, 9),) if SLOW else ((1, 1), (17, 9), (64, 48), (33, 65), (200, 31))
 FACTORS = ("11 11 11", "21 11 11", "12 11 11", "22 11 11", "41 11 11", "22 12 12", "22 21 11")
 
 
@@ -47,9 +47,9 @@ def box(tmp_path_factory):
             (box / "in" / f"{kind}-{width}x{height}.jpg").write_bytes(jpeg.make(pixels, quality=50 + 9 * number, **options))
     for kind in ("rgb8", "gray8", "rgba8", "rgb16"):
         (box / "in" / f"{kind}.png").write_bytes(images.make(kind, np.random.default_rng(4), 40, 30).data)
-    for number, factors in enumerate(FACTORS):
+    for number, factors in list(enumerate(FACTORS))[::2 if SLOW else 1]:
         (box / "in" / f"sampling{number}.jpg").write_bytes(with_sampling(factors, 3, 2))
-    for orientation in range(2, 9):
+    for orientation in range(2, 9, 2 if SLOW else 1):
         exif = jpeg.segment(0xE1, b"Exif\0\0" + jpeg.exif(orientation))
         (box / "in" / f"turned{orientation}.jpg").write_bytes(jpeg.make(texture(37, 21, 3, orientation), exif))
     return box
@@ -75,11 +75,10 @@ def is_encoded(name, options):
     return "--to=png" in options or not (kept or "progressive" in name or ("--to=jpg" in options and name == "rgb16.png"))
 
 
-OPTIONS = ((), ("--to=jpg",), ("--to=jpg", "-Q40"), ("--to=png",), ("--to=png", "--encode-on=cpu"), ("--auto-orient",), ("--gray",),
-           ("--gray", "--auto-orient", "--to=jpg"))
+OPTIONS = (("--gray", "--auto-orient", "--to=jpg"), (), ("--to=jpg", "-Q40"), ("--to=png",), ("--to=png", "--encode-on=cpu"))
 
 
-@pytest.mark.parametrize("options", (OPTIONS[3], OPTIONS[7]) if SLOW else OPTIONS)
+@pytest.mark.parametrize("options", OPTIONS)
 def test_files_are_the_cpus(binary, box, tmp_path, options):  # noqa: F811
     options = ("emboss,blur", "-b", "--exclude=rgba8.png", *options)
     program.run(*options, "in", tmp_path / "want", cwd=box)

@@ -206,6 +206,7 @@ HOSTILE = {  # tests/unit/test_npy.c has more headers
 }
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("name", HOSTILE)
 def test_damaged_tensors_are_refused_before_memory_is_taken(box, name):
     weights()

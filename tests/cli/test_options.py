@@ -68,11 +68,9 @@ USAGE_ERRORS = [
 
 
 # Under a sanitizer every fourth: fuzz_options tests the parser in the same build.
-STEP = 4 if os.environ.get("CONV_SANITIZED") else 1
-texts = pytest.mark.skipif(STEP > 1, reason="compares texts, for which the release build is enough")
 
 
-@pytest.mark.parametrize("typed,named", USAGE_ERRORS[::STEP], ids=[" ".join(t) or "nothing" for t, _ in USAGE_ERRORS[::STEP]])
+@pytest.mark.parametrize("typed,named", USAGE_ERRORS, ids=[" ".join(t) or "nothing" for t, _ in USAGE_ERRORS])
 def test_usage_error_names_what_is_wrong(photo, box, typed, named):
     result = run(*typed, code=2)
     assert result.out == "", "a usage error is not an output"
@@ -139,7 +137,6 @@ def test_help_of_something_unknown(box):
     assert "did you mean 'emboss'" in run("help", "embos", code=2).err
 
 
-@texts
 def test_every_option_that_a_command_ignores_is_refused(box):
     """Each command refuses options that it does not take: exit code 2 and a message with both names."""
     every = options_in(run("--help").out)
@@ -198,7 +195,6 @@ def test_options_of_other_programs_are_understood(box, typed, advice):
     assert advice in run("emboss", "a.png", *typed, code=2).err
 
 
-@texts
 def test_manual_and_completions_name_the_options_of_the_program(box, tmp_path):
     """What tools/make-manual makes of the tables; docs/commands.md, which is kept, must be what it makes."""
     make = os.path.join(program.ROOT, "tools", "make-manual")

@@ -14,7 +14,7 @@ import pytest
 
 import program
 from folders import contents, fill, is_embossed, make_socket, tree
-from program import run, some, start, until
+from program import run, start, until
 
 NEW = 70  # more new outputs in a row than conv needs to expect another new one
 
@@ -217,7 +217,7 @@ def desk(box):
 
 
 @pytest.mark.parametrize("option", OWN)
-@pytest.mark.parametrize("own,args", some((
+@pytest.mark.parametrize("own,args", (
     ("./names", ("emboss", "--files-from", "names", "in", "out")), ("here/names", ("emboss", "--files-from", "names", "in", "out")),
     ("names", ("emboss", "--in-place", "--files-from", "here/names", "in")),
     ("own.mat", ("./own.mat", "a.png", "out.png")), ("here/own.mat", ("emboss,own.mat,blur", "a.png", "out.png")),
@@ -226,7 +226,7 @@ def desk(box):
     ("./out.jpeg", ("emboss", "a.dat", "out.jpeg")), ("here/out.png", ("emboss", "a.png", "here/../out.png")),
     ("{box}/here/a.dat", ("emboss", "a.dat", "here")), ("in/../here/a.png", ("emboss", "a.png", "a.dat", "here")),
     ("in/new.png", ("emboss", "in", "out")), ("here/new.png", ("emboss", "in", "here")),
-)))
+))
 def test_own_files_are_no_others(desk, option, own, args):
     """However its name is spelled: the list, a filter, an input, an output, or a file whose name makes it one."""
     before = contents(desk)
@@ -235,7 +235,7 @@ def test_own_files_are_no_others(desk, option, own, args):
     assert f"{option} {own}" in said and contents(desk) == before and not (desk / "out").exists()
 
 
-@pytest.mark.parametrize("one,other", some(itertools.combinations(OWN, 2)))
+@pytest.mark.parametrize("one,other", itertools.combinations(OWN, 2))
 def test_own_files_are_not_each_other(desk, one, other):
     before = contents(desk)
     for names in (("x", "./x"), ("here/../x", f"{desk}/x"), ("here/out.png", "out.png")):
@@ -313,7 +313,7 @@ def check_files_of_run(folder):
     assert page.startswith(b"<!doctype html>") and page.endswith(b"</html>\n") and b"conv: done" not in page
 
 
-@pytest.mark.parametrize("closed", some(CLOSED), ids=lambda fds: "".join(map(str, sorted(fds))) or "none")
+@pytest.mark.parametrize("closed", CLOSED, ids=lambda fds: "".join(map(str, sorted(fds))) or "none")
 def test_closed_descriptors(box, closed):
     """Messages and images landed in the first files that were opened: in outputs, reports, journals. Exit code 0."""
     made = fill(box / "in", "a.png", "b.png")
@@ -352,7 +352,7 @@ PRINTED = (("list",), ("show", "emboss"), ("devices",), ("--help",), ("--version
            ("emboss", "--device=cpu", "in", "out", "--report=/dev/stdout"))
 
 
-@pytest.mark.parametrize("args", some(PRINTED), ids=" ".join)
+@pytest.mark.parametrize("args", PRINTED, ids=" ".join)
 def test_what_cannot_be_printed_is_an_error(box, args):
     """A dry run's list vanished with exit code 0; on a full disk, too."""
     fill(box / "in", "a.png")

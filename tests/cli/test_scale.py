@@ -14,7 +14,7 @@ import pytest
 import program
 from faulty import FAULTY
 from folders import fill, image
-from program import ROOT, is_sanitized, run, start
+from program import ROOT, run, start
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def memory(box):
         yield folder
 
 
-@pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program has memory and threads of its own")
+@pytest.mark.skipif(bool(program.RUNNER), reason="what watches the program has memory and threads of its own")
 @pytest.mark.parametrize("way", ("cpu", "streams"))
 def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
     if way == "streams" and not FAULTY:
@@ -42,7 +42,7 @@ def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
     assert "3000 " in done.stdout and not os.path.exists(f"{memory}/scale")
 
 
-@pytest.mark.skipif(is_sanitized() or not FAULTY, reason="a sanitizer's memory, or no CONV_FAULTY_BINARY")
+@pytest.mark.skipif(not FAULTY, reason="no CONV_FAULTY_BINARY")
 def test_tiny_images_in_flight_stay_within_the_limit(box, monkeypatch):
     """Groups of thousands of 1x1 images once took ten times --mem-limit: the records, not the pixels."""
     fill(box / "in", "0.png")
@@ -54,7 +54,7 @@ def test_tiny_images_in_flight_stay_within_the_limit(box, monkeypatch):
     assert "8000 done" in program.closing(result.err) and result.peak < 24 << 20, f"{result.peak >> 20} MiB"
 
 
-@pytest.mark.skipif(is_sanitized() or bool(program.RUNNER), reason="what watches the program has memory of its own")
+@pytest.mark.skipif(bool(program.RUNNER), reason="what watches the program has memory of its own")
 def test_one_small_image_touches_few_pages(box):
     """Most of its 10 ms are page faults; that it waits for no device is tested below and in test_waking_device.py."""
     fill(box, "a.png")

@@ -108,6 +108,7 @@ def draw_inputs(draw, names):
     return ["--files-from=-", "in"], "".join(f"{name}\n" for name in draw.sample(names, len(names))).encode()
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_no_setting_changes_a_byte(folder, tmp_path, number):
     draw = random.Random(SEED + number)

@@ -36,7 +36,7 @@ def shares(done):
     return {name: int(share) for name, share in re.findall(r"(c\w+(?::\d+)?) \((\d+) %\)", done.stderr.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("asked,count", program.some((("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1))))
+@pytest.mark.parametrize("asked,count", (("all", 3), ("cuda:2,cuda:0", 2), ("cuda:1", 1), ("cuda", 1)))
 def test_all_selected_devices_work(box, batch, gpu, asked, count):
     done = run_faulty(box, f"{gpu}devices=3 slow=100", f"--device={asked}", "--streams=2", *MANY, "--report=r.jsonl", "-v")
     devices = summary()["devices"]
@@ -62,9 +62,9 @@ def test_a_faster_device_gets_more(box, batch):
 
 
 @OWN_TIME
-@pytest.mark.parametrize("faults,options,streams", program.some((
+@pytest.mark.parametrize("faults,options,streams", (
     ("slow={}", (), range(5, 9)), ("slow=20", ("--device=cuda", "--streams=4"), (4,)), ("slow={} full=5", (), (4,)),
-    ("devices=2 slow={}", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9)))))
+    ("devices=2 slow={}", ("--device=all",), range(5, 9)), ("devices=2 slow=20 0:lost=20", ("--device=all",), range(4, 9))))
 def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, options, streams):
     """Without --streams. A stream without memory is not a failure. A device may be lost before it gets more streams."""
     for slow in (60, 400, 2400):  # ms; groups wait once they are prepared faster than that
@@ -81,7 +81,7 @@ def test_a_device_gets_more_streams_while_groups_wait(box, batch, faults, option
 CODERS = (("--decode-on=gpu",), ("--encode-on=gpu",), ("--decode-on=gpu", "--encode-on=gpu"))
 
 
-@pytest.mark.parametrize("coders", CODERS[-1:] if os.environ.get("CONV_SANITIZED") else CODERS)
+@pytest.mark.parametrize("coders", CODERS)
 @pytest.mark.parametrize("faults", ("", "codes", "codes devices=2 slow=5", "codes together=3 slow=5",
                                     "codes together=3 apart slow=5", "codes lost=4", "codes room=20000", "codes pins=3"))
 def test_fake_devices_code_png(box, batch, faults, coders):
@@ -105,7 +105,7 @@ def test_others_do_what_a_lost_one_cannot(box, batch, alpha, which, where):
     assert lost["images"] + other["images"] == 63 and (lost["images"] > 0) <= (where > 1)
 
 
-@pytest.mark.parametrize("faults", program.some(("0:lost=1 1:lost=6", "lost=4", "0:lost=4 2:lost=1 1:lost=3")))
+@pytest.mark.parametrize("faults", ("0:lost=1 1:lost=6", "lost=4", "0:lost=4 2:lost=1 1:lost=3"))
 def test_when_the_last_one_is_lost(box, batch, faults):
     count = 3 if "2:" in faults else 2
     done = run_faulty(box, f"devices={count} slow=1 {faults}", "--device=all", *SMALL, "--report=r.jsonl")
@@ -126,7 +126,7 @@ def test_cuda_loses_all_devices_of_a_process_at_once(box, batch):
     assert 1 <= len(re.findall(r"(?m)^conv: cuda:\d: CUDA failed", done.stderr)) <= 2
 
 
-@pytest.mark.parametrize("where", program.some((6, 3, 10)))
+@pytest.mark.parametrize("where", (6, 3, 10))
 def test_parts_of_a_group_run_wherever_they_can(box, batch, where):
     """There is room for single planes only, then a device is lost: parts of one group come from several devices or the CPU."""
     for faults in ("devices=2 room=8000 0:", "devices=2 room=8000 ", "room=8000 "):
@@ -231,7 +231,7 @@ def few(box, batch):
 
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY: not started by ctest, or no emulation in this build")
-@pytest.mark.parametrize("coders, asked", ((CODERS[0], "cuda:2,cuda:0"), (CODERS[1], "all"))[bool(os.environ.get("CONV_SANITIZED")):])
+@pytest.mark.parametrize("coders, asked", ((CODERS[0], "cuda:2,cuda:0"), (CODERS[1], "all")))
 def test_cuda_itself_on_several_devices(box, few, monkeypatch, coders, asked):
     """CUDA's backend with its kernels on the CPU: no thread takes one device's stream, event or memory for another's."""
     run(CHAIN, "in", "want")

@@ -37,6 +37,7 @@ def trickle(process, names, draw):
         pass
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("way", ("folder", "list", "fail-fast", "signal"))
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_every_run_ends(folder, tmp_path, monkeypatch, way, number):  # noqa: F811

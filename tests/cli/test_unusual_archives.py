@@ -89,6 +89,7 @@ def run_any(*args, stdin=b""):
     return result
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("name", hostile.CASES)
 def test_to_a_folder(box, name):
     case = hostile.CASES[name]
@@ -108,7 +109,7 @@ def test_to_a_folder(box, name):
 PIPED = [name for name, case in hostile.CASES.items() if not case.pipe_differs]
 
 
-@pytest.mark.parametrize("name", PIPED if not is_sanitized() else PIPED[::6])
+@pytest.mark.parametrize("name", PIPED)
 def test_from_a_pipe(box, name):
     case = hostile.CASES[name]
     result = run_any("identity", "-", "out", stdin=case.data)
@@ -270,6 +271,7 @@ def test_truncated_anywhere(box):
         assert not has_first or any(path.startswith(f"{folder}/") for path in found) or "/" not in "".join(found), name
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("name", hostile.NONE)
 def test_no_archive_at_all(box, name):
     for kind in ("tar", "zip", "tar.gz"):

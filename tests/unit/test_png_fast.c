@@ -172,7 +172,8 @@ UNIT_TEST(bands_do_not_depend_on_threads)
         assert_int_equal(conv_encode_open(&encoder, levels[i], conv_cpu_features(),
                                           i % 2 ? 1000 : CONV_ENCODE_MAX_CHUNK, NULL),
                          CONV_OK);
-        for (int shape = (int)i % 3; shape<3 * PAINTS; shape += levels[i]> 6 ? 5 : 2) {
+        for (int shape = (int)i % 3;
+             shape<3 * PAINTS; shape += levels[i]> 6 || CONV_SANITIZED ? 5 : 2) {
             struct planes planes;
             const int *size = sizes[shape % 3];
             planes_alloc(&planes, &(struct conv_image){.width = size[0],
@@ -198,7 +199,7 @@ UNIT_TEST(bands_cost_little)
     seed = 23;
     planes_alloc(&planes,
                  &(struct conv_image){.width = 700, .height = 500, .channels = 1, .depth = 8});
-    for (size_t i = 0; i < 4 * (size_t)PAINTS; i += CONV_SANITIZED ? 3 : 1) {
+    for (size_t i = 0; i < 4 * (size_t)PAINTS; i += CONV_SANITIZED ? 9 : 1) {
         struct conv_encoder *encoder;
         planes_paint(&planes, (int)(i / 4));
         assert_int_equal(conv_encode_open(&encoder, levels[i % 4], conv_cpu_features(),

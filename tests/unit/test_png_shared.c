@@ -16,7 +16,7 @@
 #include "support/unit.h"
 
 #define MOST ((size_t)400000)         // bytes of rows
-#define STEP (CONV_SANITIZED ? 4 : 1) // of the kinds of data: sanitizers take long
+#define STEP (CONV_SANITIZED ? 8 : 1) // of the kinds of data: sanitizers take long
 
 static uint64_t seed;
 
