@@ -257,7 +257,7 @@ static bool check_networks(const struct options *options, const struct variants_
         {50, 20, 1, 4, 4, 60, 10000},      {200, 16, 1, 7, 7, 2, 10000},
         {1, 40, 1, 8, 8, 7, 10000},        {6, 16, 5, 12, 12, MANY, 300},
         {4, 16, 3, 18, 18, MANY / 2, 150}, {40, 128, 3, 36, 32, 1, 1},
-        {60, 64, 3, 42, 36, 1, 1},
+        {60, 64, 3, 42, 36, 1, 1},         {1100, 20, 1, 15, 27, 2, 1},
     };
     bool ok = true;
     for (int i = 0; i < COUNT(layers) && ok; i++) {

@@ -45,19 +45,29 @@ static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer 
 static double cost(const struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                    int lanes)
 {
-    double rows = blocked->rows, columns = blocked->columns;
+    double rows = blocked->direct ? blocked->height : blocked->rows, columns = blocked->columns;
     double taps = (double)conv_layer_taps(layer);
     double vectors = blocked->adjoining ? ceil(rows * columns / lanes)
                                         : rows * (round_up(blocked->columns, lanes) / lanes);
+    if (!blocked->adjoining && blocked->columns <= lanes)
+        vectors *= 1.5; // tiles of one vector load more than they compute
     // Copying a vector costs about as much as six taps.
     double copied = (double)group_channels(layer) * (double)blocked->channel_size / lanes;
+    if (blocked->direct)
+        copied = 0;
     if (blocked->across) // transposing a vector as much as twelve
         return (taps + 12) * blocked->packed_maps / lanes + 6 * copied / (rows * columns);
     return (vectors * taps * layer->maps / layer->groups + 6 * copied) / (rows * columns);
 }
 
-// Sets the rows of a block so that its copy has at most MOST_COPIED bytes (or to 1), and so that
-// blocks share the rows of a plane about evenly.
+// Rows of blocks that share `height` rows about evenly, at most `most` each, or 1.
+static int share_rows(int height, int most)
+{
+    int blocks = most < 1 ? height : (int)(((int64_t)height + most - 1) / most);
+    return (height + blocks - 1) / blocks;
+}
+
+// Sets the rows of a block so that its copy has at most MOST_COPIED bytes (or to 1).
 static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                         int lanes)
 {
@@ -68,20 +78,24 @@ static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_la
     ptrdiff_t more = (MOST_COPIED - blocked->line * (ptrdiff_t)sizeof(float)) / row;
     if (more <= 0)
         return;
-    int rows = more < blocked->height - 1 ? 1 + (int)more : blocked->height;
-    int blocks = (blocked->height + rows - 1) / rows;
-    blocked->rows = (blocked->height + blocks - 1) / blocks;
+    blocked->rows = share_rows(blocked->height, more < INT32_MAX ? 1 + (int)more : INT32_MAX);
     lay_out(blocked, layer, lanes);
 }
 
 // The largest block whose copy has at most MOST_COPIED bytes, with all columns if they are
-// adjoining. False if there is none; the block is then the smallest.
+// adjoining, and with fewer channels if most of the rows of the copy would be those of the next
+// block, too. False if there is none; the block is then the smallest.
 static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                          int lanes)
 {
     blocked->columns = blocked->width;
     for (;;) {
         choose_rows(blocked, layer, lanes);
+        if (blocked->rows < min(blocked->height, conv_layer_reach_y(layer) / layer->stride_y) &&
+            blocked->channels >= 16 && layer->output == CONV_ELEMENT_F32) {
+            blocked->channels = (blocked->channels + 1) / 2;
+            continue;
+        }
         // Several rows, which share much of their input, are worth more than long rows.
         bool small = blocked->line * (ptrdiff_t)sizeof(float) <= MOST_COPIED;
         if ((small && blocked->rows >= min(blocked->height, 4)) || blocked->adjoining ||
@@ -129,7 +143,10 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
             for (int v = 0; v < layer->kernel_width; v++)
                 *offsets++ = (int32_t)offset_of(plan, c, u, v);
     size_t taps = conv_layer_taps(layer);
-    float *packed = (float *)plan->packed + conv_layer_blocked_offsets(layer);
+    float *packed = (float *)plan->packed + conv_layer_blocked_weights(plan);
+    offsets = (int32_t *)plan->packed + conv_layer_blocked_offsets(layer);
+    for (int c = 0; c < (blocked->direct ? group_channels(layer) : 0); c++)
+        offsets[c] = c * blocked->height * blocked->width;
     for (int first = 0, s = 0; first < layer->maps; s = (s + 1) % blocked->sets) {
         int maps = conv_layer_blocked_first(blocked, s + 1) - conv_layer_blocked_first(blocked, s);
         int unused = s == blocked->sets - 1 ? blocked->packed_maps - blocked->maps : 0; // 0
@@ -171,6 +188,11 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
         .maps = maps,
         .packed_maps = maps,
         .sets = (maps + most_maps - 1) / most_maps,
+        // A plane is its own copy, whose offsets are int32_t, too.
+        .direct = layer->kernel_height * layer->kernel_width == 1 &&
+                  layer->stride_y * layer->stride_x == 1 && layer->input == CONV_ELEMENT_F32 &&
+                  layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right == 0 &&
+                  plan->shape.height <= INT32_MAX / layer->channels / plan->shape.width,
     };
     blocked->most_maps = (maps + blocked->sets - 1) / blocked->sets;
     blocked->short_sets = blocked->sets * blocked->most_maps - maps;
@@ -181,6 +203,13 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
         cost(&adjoining, layer, lanes) <= cost(blocked, layer, lanes))
         *blocked = adjoining;
     choose_across(blocked, layer, lanes);
+    blocked->direct &= blocked->adjoining;
+    blocked->direct_rows = blocked->rows;
+    if (!blocked->across) // sums of some channels stay in a cache until the next ones are added
+        blocked->direct_rows =
+            blocks == 1
+                ? blocked->height
+                : share_rows(blocked->height, CONV_LAYER_BLOCKED_SPAN * lanes / blocked->width);
     // After the copy, a padded row of the input.
     size_t floats = (size_t)(blocked->line + 2 * lanes) +
                     (size_t)(blocked->columns - 1) * (size_t)layer->stride_x +
@@ -194,7 +223,7 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
     plan->scratch = floats * sizeof(float);
     plan->sets = layer->groups > 1 ? layer->groups : blocked->sets;
     plan->packed_bytes =
-        conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
+        conv_layer_blocked_weights(plan) * sizeof(int32_t) +
         (size_t)(layer->groups * blocked->packed_maps) * (taps + 1) * sizeof(float);
     return true;
 }

@@ -9,6 +9,8 @@
 
 #include "kernels/layer/layer.h"
 
+#define CONV_LAYER_BLOCKED_SPAN 24 // vectors of outputs that are computed before the next ones
+
 // The copy in scratch has for each channel of a group of the layer, for each row modulo stride_y
 // ("row phase"), several copies of the input rows that begin at different columns; element j of a
 // row belongs to output column j. With v the distance of a tap column from the first one:
@@ -17,10 +19,14 @@
 //   Or one for each column modulo stride_x, with more columns: a tap is read from copy
 //     v % stride_x, v / stride_x elements further on. A vector belongs to one output row.
 // With many channels a block is computed from some of them at a time; meanwhile dst holds its sums.
+// A 1x1 kernel without strides and padding reads adjoining float32 planes themselves, except for
+// the last rows, where vectors would read after the plane.
 struct conv_layer_blocked {
     bool adjoining;    // the first of these
+    bool direct;       // planes that adjoin are not copied
     int height, width; // of the output planes
-    int rows, columns; // of a block of outputs, at most
+    int rows, columns; // of a block of outputs that is copied, at most
+    int direct_rows;   // of one that is not
     int channels;      // of a block's copy, at most
     int row_phases, copies, pitch;
     ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
@@ -54,13 +60,19 @@ static inline int conv_layer_blocked_first(const struct conv_layer_blocked *bloc
 // `lanes`: float32 in a vector; `most_maps`: of a tile.
 // False if there are too many channels.
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps);
-// Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t; then for
-// each set of each group the bias of its maps and, for each tap, the weights of its maps.
+// Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t, and in the
+// planes if they are read directly; then for each set of each group the bias of its maps and, for
+// each tap, the weights of its maps.
 void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
-// Elements of 4 bytes before the first set.
+// Elements of 4 bytes of a list of offsets, and before the first set.
 static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
 {
     return (conv_layer_taps(layer) + 15) / 16 * 16;
+}
+
+static inline size_t conv_layer_blocked_weights(const struct conv_layer_plan *plan)
+{
+    return conv_layer_blocked_offsets(&plan->layer) * (conv_layer_blocked_of(plan)->direct ? 2 : 1);
 }
 
 // The CPU variants of layer.h's table, besides the reference.

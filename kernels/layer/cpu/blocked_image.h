@@ -11,8 +11,6 @@
 #include "kernels/layer/cpu/blocked.h"
 #include "kernels/layer/cpu/blocked_tile.h"
 
-#define MOST_SPAN 24 // vectors of outputs that are computed before the next ones
-
 // --- copies of the input -------------------------------------------------------------------------
 
 // Copies the input of a block of outputs to scratch, as blocked.h describes.
@@ -23,6 +21,7 @@ struct block {
     int group; // of the layer
     int first_row, rows, first_column, columns;
     int first_channel, channels; // of the group
+    bool is_direct;              // its samples are those of the planes
 };
 
 // Every `stride`-th sample.
@@ -88,16 +87,13 @@ static const float *read_line(const struct conv_layer_plan *plan,
     last = last > first ? last : first;
     if (last > first)
         convert(layer, row, x + first, last - first, line + first);
-    if (layer->border == CONV_BORDER_CONSTANT) {
-        for (int i = 0; i < first; i++)
+    for (int i = first > 0 ? 0 : last; i < n; i = i + 1 == first ? last : i + 1) {
+        int from = conv_border_index(layer->border, x + i, width);
+        if (from < 0)
             line[i] = layer->border_value;
-        for (int i = last; i < n; i++)
-            line[i] = layer->border_value;
-        return line;
+        else
+            convert(layer, row, from, 1, line + i);
     }
-    for (int i = 0; i < n; i = i + 1 == first ? last : i + 1)
-        if (i < first || i >= last)
-            convert(layer, row, conv_border_index(layer->border, x + i, width), 1, line + i);
     return line;
 }
 
@@ -113,42 +109,10 @@ static void clear_after(float *from, const float *end)
             *from = 0;
 }
 
-// For a block of adjoining rows with fewer rows than fit, clears the elements after the
-// rows of each copy and after the last copy.
-static void clear_after_rows(const struct conv_layer_blocked *blocked, int channels, int stride,
-                             int rows, float *scratch)
-{
-    float *end = scratch + channels * blocked->channel_size;
-    clear_after(end, end + LANES);
-    for (float *phases = scratch; phases < end; phases += blocked->channel_size) {
-        for (int p = 0; p < blocked->row_phases; p++) {
-            ptrdiff_t used = (ptrdiff_t)((rows - p + stride - 1) / stride) * blocked->pitch;
-            float *copy = phases + p * blocked->phase_size;
-            for (int k = 0; k < blocked->copies; k++, copy += blocked->copy_size)
-                clear_after(copy + used, copy + blocked->copy_size);
-        }
-    }
-}
-
-// Where the input of a block lies in its planes, in samples, and how many it needs.
-struct window {
-    int top, left, rows, columns;
-};
-
-static struct window window_of(const struct conv_layer *layer, const struct block *block)
-{
-    return (struct window){
-        .top = block->first_row * layer->stride_y - layer->pad_top,
-        .left = block->first_column * layer->stride_x - layer->pad_left,
-        .rows = (block->rows - 1) * layer->stride_y + conv_layer_reach_y(layer),
-        .columns = (block->columns - 1) * layer->stride_x + conv_layer_reach_x(layer),
-    };
-}
-
 // Makes the copies of a channel, row by row. What a row's last vector stores after the row is
 // overwritten by the next rows of its copy; what it reads there must lie in the plane or in `line`.
 static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
-                      const uint8_t *plane, const struct window *window, float *line, float *dst)
+                      const uint8_t *plane, const struct block *block, float *line, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     const struct conv_layer *layer = &plan->layer;
@@ -156,51 +120,51 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
         (const float *)(const void *)(plane + (plan->shape.height - 1) * batch->src_row) +
         plan->shape.width;
     int stride = layer->stride_x, step = blocked->adjoining ? layer->dilation_x : 1;
-    bool dense = layer->input == CONV_ELEMENT_F32 && window->top >= 0 && window->left == 0 &&
-                 window->rows <= plan->shape.height - window->top &&
-                 batch->src_row == window->columns * (ptrdiff_t)sizeof(float);
-    if (dense && blocked->adjoining && blocked->copies == 1 && stride * layer->stride_y == 1) {
-        const uint8_t *from = plane + window->top * batch->src_row;
-        copy_samples(dst, (const float *)(const void *)from, window->rows * window->columns, 1);
-        return;
-    }
-    for (int r = 0; r < window->rows; r++) {
+    int top = block->first_row * layer->stride_y - layer->pad_top;
+    int left = block->first_column * stride - layer->pad_left;
+    int rows = (block->rows - 1) * layer->stride_y + conv_layer_reach_y(layer);
+    int columns = (block->columns - 1) * stride + conv_layer_reach_x(layer);
+    for (int r = 0; r < rows; r++) {
         int phase = r % layer->stride_y, count = blocked->width;
         if (phase >= blocked->row_phases)
             continue;
-        const float *samples =
-            read_line(plan, batch, plane, window->top + r, window->left, window->columns, line);
+        const float *samples = read_line(plan, batch, plane, top + r, left, columns, line);
         ptrdiff_t at = (ptrdiff_t)(r / layer->stride_y) * blocked->pitch;
-        bool whole = stride == 1 && at + window->columns + LANES <= blocked->copy_size &&
-                     (samples == line || end - samples >= window->columns + LANES);
+        bool whole = stride == 1 && at + columns + LANES <= blocked->copy_size &&
+                     (samples == line || end - samples >= columns + LANES);
         float *to = dst + phase * blocked->phase_size + at;
         for (int k = 0; k < blocked->copies; k++, to += blocked->copy_size) {
             if (!blocked->adjoining)
-                count = (window->columns - k + stride - 1) / stride;
+                count = (columns - k + stride - 1) / stride;
             if (whole)
                 for (int j = 0; j < count; j += LANES)
                     put(to + j, load(samples + k * step + j));
             else
                 copy_samples(to, samples + k * step, count, stride);
             clear_after(to + count, to + blocked->pitch);
+            if (blocked->adjoining && r + layer->stride_y >= rows) // the last row of its copy
+                clear_after(to + count, to - at + blocked->copy_size);
         }
     }
 }
 
-static void copy_block(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
-                       const struct block *block)
+// The samples of a block, in the planes or in scratch.
+static const float *samples_of(const struct conv_layer_plan *plan,
+                               const struct conv_layer_batch *batch, const struct block *block)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     float *scratch = batch->scratch;
-    const struct window window = window_of(&plan->layer, block);
     const uint8_t *plane = (const uint8_t *)batch->src + block->image * batch->src_image;
     plane += (block->group * (plan->layer.channels / plan->layer.groups) + block->first_channel) *
              batch->src_plane;
+    if (block->is_direct)
+        return (const float *)(const void *)(plane + block->first_row * batch->src_row);
     for (int c = 0; c < block->channels; c++, plane += batch->src_plane)
-        copy_rows(plan, batch, plane, &window, scratch + blocked->line,
+        copy_rows(plan, batch, plane, block, scratch + blocked->line,
                   scratch + c * blocked->channel_size);
-    if (blocked->adjoining)
-        clear_after_rows(blocked, block->channels, plan->layer.stride_y, window.rows, scratch);
+    float *end = scratch + block->channels * blocked->channel_size;
+    clear_after(end, end + LANES);
+    return scratch;
 }
 
 // --- the loops -----------------------------------------------------------------------------------
@@ -209,12 +173,14 @@ static void copy_block(const struct conv_layer_plan *plan, const struct conv_lay
 struct image_run {
     const struct conv_layer_plan *plan;
     int first_group, groups, first_set, end_set; // what is computed
-    uint8_t *dst;                                // of the first set of a group
-    const float *packed;                         // the weights of that and of those after it
-    size_t first_tap;                            // of the channels that are computed
-    float *results;                              // across maps: sums of a block
-    bool ends;                                   // sums are results
-    int outputs;                                 // of a block
+    bool is_direct;                              // the planes adjoin
+    int readable_rows;   // direct: in which vectors may end, whatever their number
+    uint8_t *dst;        // of the first set of a group
+    const float *packed; // the weights of that and of those after it
+    size_t first_tap;    // of the channels that are computed
+    float *results;      // across maps: sums of a block
+    bool ends;           // sums are results
+    int outputs;         // of a block
     struct tile tile;
 };
 
@@ -283,9 +249,10 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
 static void compute_block(struct image_run *run, const struct block *block, const float *samples)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    int rows = blocked->adjoining ? 1 : block->rows, most = MOST_SPAN * LANES;
+    int rows = blocked->adjoining ? 1 : block->rows, most = CONV_LAYER_BLOCKED_SPAN * LANES;
     int count = blocked->adjoining ? run->outputs : block->columns;
-    int wide = count < most || blocked->across ? count : most;
+    int spans = blocked->across ? 1 : (count + most - 1) / most; // about equally wide
+    int wide = ((count + spans - 1) / spans + LANES - 1) / LANES * LANES;
     int tall = wide < most ? most / wide : 1;
     size_t at = (size_t)block->first_row * (size_t)blocked->width + (size_t)block->first_column;
     for (int i = 0; i < rows; i += tall)
@@ -308,7 +275,7 @@ static bool next_block(const struct image_run *run, const struct conv_layer_batc
     }
     if (block->first_column >= blocked->width) {
         block->first_column = 0;
-        block->first_row += blocked->rows;
+        block->first_row += block->rows;
     }
     if (block->first_row >= end) {
         block->first_row = batch->first_row;
@@ -319,7 +286,12 @@ static bool next_block(const struct image_run *run, const struct conv_layer_batc
         block->image++;
     }
     int rows = end - block->first_row, columns = blocked->width - block->first_column;
-    block->rows = rows < blocked->rows ? rows : blocked->rows;
+    bool reads_on = !blocked->across && run->is_direct && rows * blocked->width % LANES != 0;
+    int readable = reads_on ? run->readable_rows - block->first_row : rows;
+    block->is_direct = run->is_direct && readable > 0;
+    int direct = readable < blocked->direct_rows ? readable : blocked->direct_rows;
+    int most = block->is_direct ? direct : blocked->rows;
+    block->rows = rows < most ? rows : most;
     block->columns = columns < blocked->columns ? columns : blocked->columns;
     block->channels = channels - block->first_channel < blocked->channels
                           ? channels - block->first_channel
@@ -337,6 +309,9 @@ static void begin_block(struct image_run *run, const struct conv_layer_batch *ba
     int per_channel = layer->kernel_height * layer->kernel_width;
     int first = conv_layer_blocked_first(blocked, run->first_set);
     struct tile *tile = &run->tile;
+    tile->offsets = run->plan->packed;
+    if (block->is_direct)
+        tile->offsets += conv_layer_blocked_offsets(layer);
     tile->offsets_end = tile->offsets + block->channels * per_channel;
     tile->continues = block->first_channel > 0;
     run->ends = block->first_channel + block->channels == channels;
@@ -344,7 +319,7 @@ static void begin_block(struct image_run *run, const struct conv_layer_batch *ba
     run->first_tap = (size_t)(block->first_channel * per_channel);
     run->outputs = block->rows * block->columns;
     run->packed =
-        (const float *)run->plan->packed + conv_layer_blocked_offsets(layer) +
+        (const float *)run->plan->packed + conv_layer_blocked_weights(run->plan) +
         (size_t)(block->group * blocked->packed_maps + first) * (conv_layer_taps(layer) + 1);
     run->dst = (uint8_t *)batch->dst + ((size_t)block->image * (size_t)layer->maps +
                                         (size_t)(block->group * maps + first)) *
@@ -366,17 +341,18 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
         .first_set = by_group ? 0 : batch->first_set,
         .end_set = by_group ? blocked->sets : batch->first_set + sets,
         .results = (float *)batch->scratch + blocked->results,
-        .tile = {.offsets = plan->packed,
-                 .output = layer->output,
-                 .map_size = plane * conv_element_size(layer->output)},
+        .is_direct = blocked->direct && batch->src_row == 4 * (int64_t)plan->shape.width &&
+                     batch->src_plane == batch->src_row * plan->shape.height,
+        .readable_rows = blocked->height - (LANES - 1 + blocked->width - 1) / blocked->width,
+        .tile = {.output = layer->output, .map_size = plane * conv_element_size(layer->output)},
     };
     struct block block = {.group = run.first_group,
                           .first_row = batch->first_row,
                           .first_channel = -blocked->channels};
     while (next_block(&run, batch, &block)) {
-        copy_block(plan, batch, &block);
+        const float *samples = samples_of(plan, batch, &block);
         begin_block(&run, batch, &block);
-        compute_block(&run, &block, batch->scratch);
+        compute_block(&run, &block, samples);
     }
     return CONV_OK;
 }

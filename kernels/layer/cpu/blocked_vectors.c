@@ -323,18 +323,17 @@ static enum conv_status run_grouped(const struct conv_layer_plan *plan,
     return CONV_OK;
 }
 
-#define GROUPS "each element of a vector belongs to another group"
+#define CONV_LAYER_VARIANTS(isa, needed)                                                           \
+    CONV_LAYER_VARIANT(cpu_layer_group_##isa, grouped, needed,                                     \
+                       "each element of a vector belongs to another group");                       \
+    CONV_LAYER_VARIANT(cpu_layer_##isa, blocked, needed, "tiles of outputs in registers");
+
 #if defined CONV_ISA_AVX2
-CONV_LAYER_VARIANT(cpu_layer_group_avx2, grouped, CONV_CPU_AVX2, GROUPS);
-CONV_LAYER_VARIANT(cpu_layer_avx2, blocked, CONV_CPU_AVX2, "tiles of 8 to 64 outputs in registers");
+CONV_LAYER_VARIANTS(avx2, CONV_CPU_AVX2)
 #elif defined CONV_ISA_AVX512
-CONV_LAYER_VARIANT(cpu_layer_group_avx512, grouped, CONV_CPU_AVX512, GROUPS);
-CONV_LAYER_VARIANT(cpu_layer_avx512, blocked, CONV_CPU_AVX512,
-                   "tiles of 16 to 128 outputs in registers");
+CONV_LAYER_VARIANTS(avx512, CONV_CPU_AVX512)
 #elif defined CONV_ISA_NEON
-CONV_LAYER_VARIANT(cpu_layer_group_neon, grouped, CONV_CPU_NEON, GROUPS);
-CONV_LAYER_VARIANT(cpu_layer_neon, blocked, CONV_CPU_NEON, "tiles of 4 to 32 outputs in registers");
+CONV_LAYER_VARIANTS(neon, CONV_CPU_NEON)
 #else
-CONV_LAYER_VARIANT(cpu_layer_group_portable, grouped, 0, GROUPS);
-CONV_LAYER_VARIANT(cpu_layer_portable, blocked, 0, "tiles of 4 to 16 outputs, sums in float64");
+CONV_LAYER_VARIANTS(portable, 0)
 #endif
