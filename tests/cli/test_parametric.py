@@ -234,10 +234,8 @@ def along(plane, sigma, border, value):
     line = np.exp(-np.arange(-half, half + 1) ** 2 / (2 * sigma * sigma))
     if sigma <= 5:
         line, half = parametric.gaussian_line(sigma), len(parametric.gaussian_line(sigma)) // 2
-    sources = definition.sources(border, n, half)
-    weights = np.zeros((n, n + 1))
-    for i in range(n):
-        np.add.at(weights[i], sources[i:i + 2 * half + 1], line / line.sum())
+    sources = definition.sources(border, n, half) % (n + 1)  # -1: beyond a constant border
+    weights = np.array([np.bincount(sources[i:i + 2 * half + 1], line / line.sum(), n + 1) for i in range(n)])
     return weights[:, :n] @ plane + weights[:, n:] * value
 
 
@@ -250,7 +248,7 @@ def blurred(plane, sigma, border, value):
 def test_results_are_as_near_to_the_ideal_as_stated(box, border):
     """Every pixel of images of 8 and 16 bits, at their borders, too, and of images much smaller than the kernel."""
     rng = np.random.default_rng(11)
-    large = rng.integers(0, 2, (36, 41)).repeat(8, 0).repeat(8, 1) * 255
+    large = rng.integers(0, 2, (24, 27)).repeat(8, 0).repeat(8, 1) * 255
     large[:, 3:] = np.maximum(large[:, 3:], 150)
     large = large.astype(np.uint8)
     cases = {"large": large[:-3, :-2], "small": large[2:13, 1:18], "dot": large[:1, :1], "row": large[9:10], "column": large[:, 5:6],
