@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Depthwise layers of cuda_layer_window, where memory is the limit: blocks stay on their
 // multiprocessor and compute one tile after the other, whole planes or rows of one plane. The
-// samples of the next tile are copied in vectors, with zeros between rows for the padding, while a
-// thread computes WINDOW_ROWS outputs of some columns from 16-byte reads.
+// weights and samples of the next tile are copied in vectors, with zeros between rows for the
+// padding, while a thread computes R outputs of some columns from 16-byte reads.
 #ifndef CONV_KERNELS_LAYER_CUDA_DEPTHWISE_CUH
 #define CONV_KERNELS_LAYER_CUDA_DEPTHWISE_CUH
 
@@ -11,33 +11,31 @@
 struct depthwise_launch {
     const void *src;
     void *dst;
-    const float *weights; // [channel][quads of K x K taps]
-    const float *bias;
+    const float *weights;                  // [channel][quads of K x K taps and the bias]
     int64_t src_row, src_plane, src_image; // bytes
     // Planes of a part follow each other at equal distances, and no tile has planes of two parts.
     int part_planes, part_tiles;
     int64_t part_step; // bytes from one part to the next
     int channels, maps, height, width, out_height, out_width, pad_top, kernel_height;
     int quads;
-    // Tiles: whole planes, or strips of WINDOW_ROWS outputs of one plane.
+    // Tiles: whole planes, or strips of R outputs of one plane.
     int count, block_planes, strips, tiles; // tiles of all planes, and of a plane
     // In shared memory: from a plane of a tile to the next, in rows; the place of a row's first
     // sample, so that windows begin at multiples of four; floats of a buffer, of which there are
-    // two.
-    int plane_rows, pitch, first, room;
+    // two, and of its samples, which the weights follow.
+    int plane_rows, pitch, first, room, samples;
     // Rows of a plane that are copied, the first one to row `skip`; of a row: pieces of `piece`
     // floats.
     int copy_rows, skip, piece, row_pieces;
-    int across, down;   // pieces of a row and rows that threads copy at a time
+    // In a turn, threads copy `across` pieces of `down` rows of a plane; or, where they are more
+    // than its pieces, of all its rows and of `turn_planes` planes. From a turn to the next: bytes,
+    // and floats in shared memory.
+    int across, down, turn_planes, turn_floats;
+    int64_t turn_bytes;
     int units, columns; // a unit is a strip of some columns; units of a strip
-    layer_divider by_channels, by_tiles, by_part_tiles, by_across, by_copy_rows;
+    layer_divider by_channels, by_tiles, by_part_tiles, by_across, by_down, by_quads;
     int activation, half;
     int direct; // threads store what they have; otherwise outputs pass through shared memory
-};
-
-// Where a row of a tile is: floats from the tile's first sample, and in a buffer.
-struct depthwise_line {
-    int from, to;
 };
 
 // Columns of a thread: those of four samples.
@@ -60,6 +58,7 @@ struct depthwise_tile {
     int part, plane, planes, row; // the first plane of the part, how many there are; the first row
 };
 
+template <int R>
 __device__ inline depthwise_tile depthwise_find(const depthwise_launch &p, int number)
 {
     depthwise_tile tile;
@@ -68,74 +67,90 @@ __device__ inline depthwise_tile depthwise_find(const depthwise_launch &p, int n
     int group = layer_divide(number, p.by_tiles);
     tile.plane = group * p.block_planes;
     tile.planes = min(p.block_planes, p.part_planes - tile.plane);
-    tile.row = (number - group * p.tiles) * p.strips * WINDOW_ROWS;
+    tile.row = (number - group * p.tiles) * p.strips * R;
     return tile;
 }
 
-__device__ inline void depthwise_fill_lines(const depthwise_launch &p, depthwise_line *lines)
-{
-#pragma unroll 1
-    for (int i = (int)threadIdx.x; i < p.block_planes * p.copy_rows; i += (int)blockDim.x) {
-        int n = layer_divide(i, p.by_copy_rows), row = i - n * p.copy_rows;
-        depthwise_line line;
-        line.from = (int)((n * p.src_plane + row * p.src_row) / 4);
-        line.to = (n * p.plane_rows + row + p.skip) * p.pitch + p.first;
-        lines[i] = line;
-    }
-}
-
-// Starts copying a tile's samples, N at a time: threads copy `down` rows at a time. With whole
-// planes, rows outside stay zeros.
+// Starts copying a tile's samples, N at a time and in turns. With whole planes, rows outside stay
+// zeros.
 template <int S, int N>
 __device__ inline void depthwise_copy(const depthwise_launch &p, float *samples,
-                                      const depthwise_line *lines, int number)
+                                      const depthwise_tile &tile)
 {
-    depthwise_tile tile = depthwise_find(p, number);
-    int first = layer_divide((int)threadIdx.x, p.by_across);
-    int row = tile.row * S - p.pad_top + p.skip; // the first one
-    int begin = max(-row, 0), count = first < p.down ? tile.planes * p.copy_rows : 0;
-    int inside = p.tiles == 1 ? count : min(p.height - row, p.copy_rows) - begin;
-    const float *from =
-        (const float *)(const void *)((const char *)p.src + tile.part * p.part_step +
-                                      tile.plane * p.src_plane + row * p.src_row);
+    int rest = layer_divide((int)threadIdx.x, p.by_across), x = (int)threadIdx.x - rest * p.across;
+    int n = layer_divide(rest, p.by_down), y = rest - n * p.down; // plane and row
+    int row = tile.row * S - p.pad_top + p.skip;                  // the first one
+    int begin = max(-row, 0), end = min(p.height - row, p.copy_rows);
+    const char *src =
+        (const char *)p.src + tile.part * p.part_step + tile.plane * p.src_plane + row * p.src_row;
+    bool by_planes = p.turn_planes > 0;
+    int first = y, last = n > 0 ? 0 : p.copy_rows, step = p.down, planes = tile.planes;
+    if (by_planes) { // of one row, which is inside or not
+        first = n, last = n < p.turn_planes ? planes : 0, step = p.turn_planes;
+        end = y >= begin && y < end ? last : 0;
+        begin = 0;
+    }
 #pragma unroll 1
-    for (int k = (int)threadIdx.x - first * p.across; k < p.row_pieces; k += p.across)
+    for (; n < planes; n += by_planes ? planes : 1)
+#pragma unroll 1
+        for (int k = x; k < p.row_pieces; k += p.across) {
+            const char *from = src + n * p.src_plane + y * p.src_row + k * (N * 4);
+            float *to = samples + (n * p.plane_rows + y + p.skip) * p.pitch + p.first + k * N;
 #pragma unroll 4
-        for (int y = first; y < count; y += p.down) {
-            depthwise_line line = lines[y];
-            size_t zeros = (unsigned)(y - begin) < (unsigned)inside ? 0 : N * 4;
-            __pipeline_memcpy_async(samples + k * N + line.to, from + k * N + line.from, N * 4,
-                                    zeros);
+            for (int i = first; i < last; i += step, from += p.turn_bytes, to += p.turn_floats)
+                __pipeline_memcpy_async(to, from, N * 4, i >= begin && i < end ? 0 : N * 4);
         }
 }
 
-template <int S>
-__device__ inline void depthwise_load(const depthwise_launch &p, float *samples,
-                                      const depthwise_line *lines, int number)
+// The same with the weights of a tile's planes.
+__device__ inline void depthwise_copy_weights(const depthwise_launch &p, float *to,
+                                              const depthwise_tile &tile)
+{
+    int first = tile.part * p.part_planes + tile.plane;
+    first -= layer_divide(first, p.by_channels) * p.channels;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < tile.planes * p.quads; i += (int)blockDim.x) {
+        int n = layer_divide(i, p.by_quads), channel = first + n;
+        channel -= layer_divide(channel, p.by_channels) * p.channels;
+        int64_t quad = channel * (int64_t)p.quads + i - n * p.quads;
+        __pipeline_memcpy_async(to + i * 4, p.weights + quad * 4, 16);
+    }
+}
+
+template <int S, int R>
+__device__ inline void depthwise_load(const depthwise_launch &p, float *buffer, int number)
 {
     if (number < p.count) {
+        depthwise_tile tile = depthwise_find<R>(p, number);
+        depthwise_copy_weights(p, buffer + p.samples, tile);
         if (p.piece == 4)
-            depthwise_copy<S, 4>(p, samples, lines, number);
+            depthwise_copy<S, 4>(p, buffer, tile);
         else if (p.piece == 2)
-            depthwise_copy<S, 2>(p, samples, lines, number);
+            depthwise_copy<S, 2>(p, buffer, tile);
         else
-            depthwise_copy<S, 1>(p, samples, lines, number);
+            depthwise_copy<S, 1>(p, buffer, tile);
     }
     __pipeline_commit();
 }
 
-// A strip of C columns: rows from top to bottom, each is the sample of another kernel row to each
-// output. The direction of columns alternates, so that neighbouring multiply-adds share an operand.
-template <int K, int S, int C>
-__device__ inline void depthwise_add(float (&sum)[C][WINDOW_ROWS], const float *in, int pitch,
-                                     const float4 *weights)
+// The sums of a strip of C columns: rows from top to bottom, each is the sample of another kernel
+// row to each output. The direction of columns alternates, so that neighbouring multiply-adds share
+// an operand.
+template <int K, int S, int R, int C>
+__device__ inline void depthwise_add(float (&sum)[C][R], const float *in, int pitch,
+                                     const float *weights)
 {
     const int X = depthwise_window(K, S), OFFSET = depthwise_offset(K);
-    const int ROWS = (WINDOW_ROWS - 1) * S + K;
-    float w[(K * K + 3) / 4 * 4], x[2][X];
-    window_weights(w, weights);
+    const int ROWS = (R - 1) * S + K;
+    float w[K * K + 1], x[2][X];
+    layer_read<K * K + 1, 4>(w, weights);
     layer_read<X, 4>(x[0], in);
     layer_await(w);
+#pragma unroll
+    for (int c = 0; c < C; c++)
+#pragma unroll
+        for (int i = 0; i < R; i++)
+            sum[c][i] = w[K * K];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         in += pitch;
@@ -145,7 +160,7 @@ __device__ inline void depthwise_add(float (&sum)[C][WINDOW_ROWS], const float *
 #pragma unroll
         for (int v = 0; v < K; v++)
 #pragma unroll
-            for (int i = 0; i < WINDOW_ROWS; i++) {
+            for (int i = 0; i < R; i++) {
                 const int u = r - i * S;
                 if (u < 0 || u >= K)
                     continue;
@@ -158,127 +173,91 @@ __device__ inline void depthwise_add(float (&sum)[C][WINDOW_ROWS], const float *
     }
 }
 
-__device__ inline void depthwise_pair(float *to, float a, float b)
-{
-    float2 pair;
-    pair.x = a;
-    pair.y = b;
-    *(float2 *)(void *)to = pair;
-}
-
 // Stores a thread's outputs, rows of which begin at multiples of C.
-template <int C>
+template <int R, int C>
 __device__ inline void depthwise_store_rows(const depthwise_launch &p, int64_t at, int count,
-                                            const float (&sum)[C][WINDOW_ROWS])
+                                            const float (&sum)[C][R])
 {
     float *to = (float *)p.dst + at;
 #pragma unroll
-    for (int i = 0; i < WINDOW_ROWS; i++, to += p.out_width) {
+    for (int i = 0; i < R; i++, to += p.out_width) {
         if (i >= count)
             continue;
         if constexpr (C == 4)
             layer_store4(to, make_float4(sum[0][i], sum[1][i], sum[2][i], sum[3][i]));
         else
-            depthwise_pair(to, sum[0][i], sum[1][i]);
+            *(float2 *)(void *)to = {sum[0][i], sum[1][i]};
     }
 }
 
-// The same to shared memory, `columns` of C at most; in pairs if rows are of even length.
-template <int C>
+// The same to shared memory, `columns` of C at most.
+template <int R, int C>
 __device__ inline void depthwise_keep(float *to, int pitch, int count, int columns,
-                                      const float (&sum)[C][WINDOW_ROWS])
+                                      const float (&sum)[C][R])
 {
 #pragma unroll
-    for (int i = 0; i < WINDOW_ROWS; i++, to += pitch)
+    for (int i = 0; i < R; i++, to += pitch)
 #pragma unroll
-        for (int c = 0; c < C; c += 2) {
-            if (i >= count || c >= columns)
-                continue;
-            if (pitch % 2 == 0) {
-                depthwise_pair(to + c, sum[c][i], sum[c + 1][i]);
-            } else {
+        for (int c = 0; c < C; c++)
+            if (i < count && c < columns)
                 to[c] = sum[c][i];
-                if (c + 1 < columns)
-                    to[c + 1] = sum[c + 1][i];
-            }
-        }
 }
 
-// Stores a tile's outputs, which are adjacent.
+// Stores a tile's outputs, which are adjacent and as far from a multiple of four in shared memory.
 template <typename Element>
 __device__ inline void depthwise_store(const depthwise_launch &p, const float *outputs,
                                        int64_t first, int count)
 {
-    Element *dst = (Element *)p.dst + first;
-    if (p.activation == CONV_ACTIVATION_TANH || first % 4) {
-        for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)
-            layer_store(dst + i, layer_activate(p.activation, outputs[i]));
-        return;
-    }
-    for (int i = (int)threadIdx.x * 4; i < count; i += (int)blockDim.x * 4) {
-        float4 quad = *(const float4 *)(const void *)(outputs + i);
-        if (i + 4 <= count)
-            layer_store4(dst + i, quad);
+    int shift = (int)(first % 4);
+    Element *dst = (Element *)p.dst + (first - shift);
+    for (int i = (int)threadIdx.x * 4; i < shift + count; i += (int)blockDim.x * 4) {
+        if (p.activation != CONV_ACTIVATION_TANH && i >= shift && i + 4 <= shift + count)
+            layer_store4(dst + i, *(const float4 *)(const void *)(outputs + i));
         else
-            for (int k = i; k < count; k++)
-                layer_store(dst + k, outputs[k]);
+            for (int k = max(i, shift); k < min(i + 4, shift + count); k++)
+                layer_store(dst + k, layer_activate(p.activation, outputs[k]));
     }
 }
 
 // A thread computes one unit of each tile.
-template <int K, int S, int THREADS, int BLOCKS>
+template <int K, int S, int R, int THREADS, int BLOCKS>
 static __global__
 __launch_bounds__(THREADS, BLOCKS) void depthwise(const __grid_constant__ depthwise_launch p)
 {
     const int C = DEPTHWISE_COLUMNS(S);
     extern __shared__ float4 depthwise_shared[];
     float *buffer = (float *)(void *)depthwise_shared, *other = buffer + p.room;
-    depthwise_line *lines = (depthwise_line *)(void *)(other + p.room);
-    float *outputs = (float *)(void *)(lines + (p.block_planes * p.copy_rows + 1) / 2 * 2);
+    float *outputs = other + p.room;
     const int out_plane = p.out_height * p.out_width;
     const int rest = (int)threadIdx.x / p.columns,
               column = ((int)threadIdx.x - rest * p.columns) * C;
-    const int local = rest / p.strips, row = (rest - local * p.strips) * WINDOW_ROWS;
+    const int local = rest / p.strips, row = (rest - local * p.strips) * R;
     const int from = (local * p.plane_rows + row * S) * p.pitch + column * S;
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < p.room / 2; i += (int)blockDim.x)
         depthwise_shared[i] = make_float4(0, 0, 0, 0);
-    depthwise_fill_lines(p, lines);
-    if ((int)blockIdx.x < p.count) {
-        depthwise_tile tile = depthwise_find(p, (int)blockIdx.x);
-        int plane = tile.part * p.part_planes + tile.plane + min(local, tile.planes - 1);
-        int channel = plane - layer_divide(plane, p.by_channels) * p.channels;
-        // The first weights come while samples do.
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(p.weights + channel * p.quads * 4));
-    }
-    __syncthreads(); // zeros and lines are complete
-    depthwise_load<S>(p, buffer, lines, (int)blockIdx.x);
+    __syncthreads(); // zeros are complete
+    depthwise_load<S, R>(p, buffer, (int)blockIdx.x);
 #pragma unroll 1
     for (int number = (int)blockIdx.x; number < p.count; number += (int)gridDim.x) {
-        depthwise_load<S>(p, other, lines, number + (int)gridDim.x);
+        depthwise_load<S, R>(p, other, number + (int)gridDim.x);
         __pipeline_wait_prior(1);
         __syncthreads(); // the samples of all threads have arrived
-        depthwise_tile tile = depthwise_find(p, number);
-        int first_plane = tile.part * p.part_planes + tile.plane, plane = first_plane + local;
-        int count = min(WINDOW_ROWS, p.out_height - tile.row - row);
+        depthwise_tile tile = depthwise_find<R>(p, number);
+        int first_plane = tile.part * p.part_planes + tile.plane;
+        int count = min(R, p.out_height - tile.row - row);
         int64_t first = (int64_t)first_plane * out_plane + (int64_t)tile.row * p.out_width;
         if ((int)threadIdx.x < p.units && local < tile.planes && count > 0) {
-            int channel = plane - layer_divide(plane, p.by_channels) * p.channels;
             int at = local * out_plane + row * p.out_width + column;
-            float sum[C][WINDOW_ROWS], bias = __ldg(p.bias + channel);
-#pragma unroll
-            for (int c = 0; c < C; c++)
-#pragma unroll
-                for (int i = 0; i < WINDOW_ROWS; i++)
-                    sum[c][i] = bias;
-            depthwise_add<K, S, C>(sum, buffer + from, p.pitch,
-                                   (const float4 *)(const void *)p.weights + channel * p.quads);
-            activate_outputs<WINDOW_ROWS, C>(p.activation, sum);
-            if (p.direct) {
-                depthwise_store_rows<C>(p, first + at, count, sum);
-            } else {
-                depthwise_keep<C>(outputs + at, p.out_width, count, p.out_width - column, sum);
-            }
+            float sum[C][R];
+            depthwise_add<K, S>(sum, buffer + from, p.pitch,
+                                buffer + p.samples + local * p.quads * 4);
+            activate_outputs<R, C>(p.activation, sum);
+            if (p.direct)
+                depthwise_store_rows(p, first + at, count, sum);
+            else
+                depthwise_keep(outputs + first % 4 + at, p.out_width, count, p.out_width - column,
+                               sum);
         }
         __syncthreads(); // the samples have been read, and all outputs are there
         float *read = buffer;
@@ -286,7 +265,7 @@ __launch_bounds__(THREADS, BLOCKS) void depthwise(const __grid_constant__ depthw
         other = read;
         if (p.direct)
             continue;
-        int rows = min(p.out_height - tile.row, p.strips * WINDOW_ROWS);
+        int rows = min(p.out_height - tile.row, p.strips * R);
         int stored = tile.planes * rows * p.out_width;
         if (p.half)
             depthwise_store<uint16_t>(p, outputs, first, stored);

@@ -53,25 +53,28 @@ static const struct window_shape shapes[] = {
 #define DEPTHWISE_THREADS 224 // 56 columns x 56 rows of two planes, and 28 x 28 of eight
 
 struct depthwise_shape {
-    int side, stride, blocks; // blocks of a multiprocessor
+    int side, stride, rows, warps; // rows of a thread, warps of a multiprocessor
     void (*function)(depthwise_launch);
 };
 
-template <int K, int S, int BLOCKS> static depthwise_shape depthwise_of()
+template <int K, int S, int R, int WARPS> static depthwise_shape depthwise_of()
 {
-    return {K, S, BLOCKS, depthwise<K, S, DEPTHWISE_THREADS, BLOCKS>};
+    const int BLOCKS = WARPS * 32 / DEPTHWISE_THREADS;
+    return {K, S, R, WARPS, depthwise<K, S, R, DEPTHWISE_THREADS, BLOCKS>};
 }
 
 static const struct depthwise_shape depthwise_shapes[] = {
-    depthwise_of<3, 1, 4>(), depthwise_of<3, 2, 4>(), depthwise_of<5, 1, 3>(),
-    depthwise_of<5, 2, 3>(), depthwise_of<7, 1, 2>(), depthwise_of<7, 2, 3>(),
+    depthwise_of<3, 1, 7, 28>(), depthwise_of<3, 1, 2, 48>(), depthwise_of<3, 2, 7, 28>(),
+    depthwise_of<3, 2, 2, 48>(), depthwise_of<5, 1, 7, 28>(), depthwise_of<5, 1, 2, 36>(),
+    depthwise_of<5, 2, 7, 24>(), depthwise_of<5, 2, 2, 28>(), depthwise_of<7, 1, 7, 16>(),
+    depthwise_of<7, 1, 2, 36>(), depthwise_of<7, 2, 7, 24>(), depthwise_of<7, 2, 2, 28>(),
 };
 
 // The constants of a plan. With `depthwise`, the index of an instance plus 1, only what follows it
 // is used.
 struct window_plan {
     int depthwise;
-    int planes, strips, strip_tiles, plane_rows, pitch_floats, columns, threads, room;
+    int planes, strips, strip_tiles, plane_rows, pitch_floats, columns, threads, room, samples;
     int blocks, bytes, direct; // blocks: of a multiprocessor
     int shape, steps, quads;
     int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
@@ -168,10 +171,15 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
 #define PROCESSORS 132     // assumed for the choice
 #define SHARED (227 << 10) // of a multiprocessor
 
+static const struct depthwise_shape *depthwise_in(const struct window_plan *c)
+{
+    return &depthwise_shapes[c->depthwise - 1];
+}
+
 // Rows of a tile's samples in one plane.
 static int tile_rows(const struct conv_layer *layer, const struct window_plan *c)
 {
-    return (c->strips * WINDOW_ROWS - 1) * layer->stride_y + layer->kernel_height;
+    return (c->strips * depthwise_in(c)->rows - 1) * layer->stride_y + layer->kernel_height;
 }
 
 // Sets what depends on the planes and strips of a tile. Planes share the zeros between them.
@@ -180,77 +188,70 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
 {
     int rows = tile_rows(layer, c), below = rows - layer->pad_top - shape->height;
     int shared = below < layer->pad_top ? below : layer->pad_top;
-    int strips = ceil_div(conv_layer_out_height(layer, shape->height), WINDOW_ROWS);
+    const struct depthwise_shape *s = depthwise_in(c);
+    int strips = ceil_div(conv_layer_out_height(layer, shape->height), s->rows);
     c->strip_tiles = ceil_div(strips, c->strips);
     c->plane_rows = c->strip_tiles == 1 && shared > 0 ? rows - shared : rows;
     int floats = ((c->planes - 1) * c->plane_rows + rows) * c->pitch_floats +
                  depthwise_window(layer->kernel_width, layer->stride_x);
-    int outputs = c->planes * c->strips * WINDOW_ROWS * conv_layer_out_width(layer, shape->width);
-    c->room = ceil_div(floats, 4) * 4;
-    c->bytes = (c->room * 2 + ceil_div(c->planes * rows, 2) * 4 +
-                (c->direct ? 0 : ceil_div(outputs, 4) * 4)) *
-               4;
+    int outputs = c->planes * c->strips * s->rows * conv_layer_out_width(layer, shape->width);
+    c->samples = ceil_div(floats, 4) * 4;
+    c->room = c->samples + c->planes * c->quads * 4;
+    c->bytes = (c->room * 2 + (c->direct ? 0 : outputs + 4)) * 4;
     c->threads = at_least(ceil_div(c->planes * c->strips * c->columns, 32) * 32, 128);
     // As registers and shared memory allow.
-    const struct depthwise_shape *s = &depthwise_shapes[c->depthwise - 1];
-    int blocks = s->blocks * DEPTHWISE_THREADS / c->threads, fit = SHARED / (c->bytes + 1024);
+    int blocks = s->warps * 32 / c->threads, fit = SHARED / (c->bytes + 1024);
     c->blocks = fit < blocks ? fit : blocks;
 }
 
-// The cycles that all tiles take: those of the busiest multiprocessor's four schedulers, and some
-// 2,500 of waiting for each tile that a block computes after another.
+// The cycles that all tiles take: those of the busiest multiprocessor's four schedulers and, for
+// each tile that a block computes after another, of a warp by itself. The figures fit 36 layers
+// with 1, 16 and 64 images (an H200): what they choose takes 4 % longer than the best tile.
 static float depthwise_cycles(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                               const struct window_plan *c)
 {
     int64_t planes = (shape->images > 0 ? shape->images : 1 << 16) * layer->channels;
     int64_t tiles = ceil_div64(planes, c->planes) * c->strip_tiles;
-    float products = (float)(layer->kernel_height * layer->kernel_width * WINDOW_ROWS) *
+    float products = (float)(layer->kernel_height * layer->kernel_width * depthwise_in(c)->rows) *
                      (float)DEPTHWISE_COLUMNS(layer->stride_x);
     // Warps with units; a copy takes 16 instructions.
     float warps = (float)ceil_div(c->planes * c->strips * c->columns, 32);
     int vector = shape->width % 4 == 0 ? 4 : shape->width % 2 == 0 ? 2 : 1;
     int rows = c->strip_tiles == 1 ? shape->height : tile_rows(layer, c);
     float copies = (float)(c->planes * rows) * (float)(shape->width / vector) / 32;
-    float tile = warps * (products * 1.2f + 150) + 16 * copies;
-    return (float)ceil_div64(tiles, PROCESSORS) * tile / 4 +
-           (float)ceil_div64(tiles, PROCESSORS * c->blocks) * 2500;
+    float warp = products * 1.2f + 150;
+    float alone = 1500 + warp + 8 * copies * 32 / (float)c->threads;
+    return (float)ceil_div64(tiles, PROCESSORS) * (warps * warp + 16 * copies) / 4 +
+           (float)ceil_div64(tiles, PROCESSORS * c->blocks) * alone;
 }
 
-static bool choose_block(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                         struct window_plan *c)
+// Tries all tiles of an instance. *best: 0, or the cycles of what has been chosen.
+static void choose_block(const struct conv_layer *layer, const struct conv_layer_shape *shape,
+                         struct window_plan tried, struct window_plan *chosen, float *best)
 {
-    int strips = ceil_div(conv_layer_out_height(layer, shape->height), WINDOW_ROWS);
-    int most_units = DEPTHWISE_THREADS / c->columns;
-    struct window_plan chosen = *c;
-    float best = 0;
-    for (c->strips = strips < most_units ? strips : most_units; c->strips > 0; c->strips--)
-        for (c->planes = c->strips == strips ? most_units / strips : 1; c->planes > 0;
-             c->planes--) {
-            struct window_plan tried = *c;
+    int out_height = conv_layer_out_height(layer, shape->height);
+    int strips = ceil_div(out_height, depthwise_in(&tried)->rows);
+    int most_units = DEPTHWISE_THREADS / tried.columns;
+    for (tried.strips = strips < most_units ? strips : most_units; tried.strips > 0; tried.strips--)
+        for (tried.planes = tried.strips == strips ? most_units / strips : 1; tried.planes > 0;
+             tried.planes--) {
             size_buffers(layer, shape, &tried);
             if (tried.bytes > MOST_SHARED)
                 continue;
             float cycles = depthwise_cycles(layer, shape, &tried);
-            if (best == 0 || cycles < best) {
-                best = cycles;
-                chosen = tried;
+            if (*best == 0 || cycles < *best) {
+                *best = cycles;
+                *chosen = tried;
             }
         }
-    *c = chosen;
-    return best > 0;
 }
 
 static bool choose_depthwise(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                              struct window_plan *c)
 {
     int side = layer->kernel_height, stride = layer->stride_x;
-    c->depthwise = 0;
-    for (size_t i = 0; i < sizeof depthwise_shapes / sizeof depthwise_shapes[0]; i++)
-        if (depthwise_shapes[i].side == side && side == layer->kernel_width &&
-            depthwise_shapes[i].stride == stride)
-            c->depthwise = (int)i + 1;
-    if (c->depthwise == 0 || layer->groups != layer->channels || layer->maps != layer->channels ||
-        is_dilated(layer))
+    if (side != layer->kernel_width || stride > 2 || layer->groups != layer->channels ||
+        layer->maps != layer->channels || is_dilated(layer))
         return false;
     int columns = DEPTHWISE_COLUMNS(stride), out_width = conv_layer_out_width(layer, shape->width);
     int gap = layer->pad_left > layer->pad_right ? layer->pad_left : layer->pad_right;
@@ -260,9 +261,16 @@ static bool choose_depthwise(const struct conv_layer *layer, const struct conv_l
     c->pitch_floats = ceil_div(shape->width + gap, 4) * 4;
     c->direct = layer->output == CONV_ELEMENT_F32 && layer->activation != CONV_ACTIVATION_TANH &&
                 out_width % columns == 0;
-    c->quads = ceil_div(side * side, 4);
+    c->quads = ceil_div(side * side + 1, 4);
+    struct window_plan tried = *c;
+    float best = 0;
+    for (size_t i = 0; i < sizeof depthwise_shapes / sizeof depthwise_shapes[0]; i++) {
+        tried.depthwise = (int)i + 1;
+        if (depthwise_shapes[i].side == side && depthwise_shapes[i].stride == stride)
+            choose_block(layer, shape, tried, c, &best);
+    }
     // An image's tiles are numbered by ints.
-    return choose_block(layer, shape, c) && c->strip_tiles <= INT32_MAX / 4 / layer->groups;
+    return best > 0 && c->strip_tiles <= INT32_MAX / 4 / layer->groups;
 }
 
 static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
@@ -270,7 +278,7 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
 {
     const struct conv_layer *layer = &plan->layer;
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
-    const struct depthwise_shape *s = &depthwise_shapes[c->depthwise - 1];
+    const struct depthwise_shape *s = depthwise_in(c);
     void (*function)(depthwise_launch) = s->function;
     struct depthwise_launch p = {};
     int device, processors;
@@ -280,7 +288,6 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
         return CONV_ERR_DEVICE;
     layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed;
-    p.bias = p.weights + (size_t)p.channels * (size_t)c->quads * 4;
     p.pad_top = layer->pad_top;
     p.quads = c->quads;
     p.block_planes = c->planes;
@@ -290,6 +297,7 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     p.pitch = c->pitch_floats;
     p.first = layer->pad_left + depthwise_offset(s->side); // a window then begins at 0
     p.room = c->room;
+    p.samples = c->samples;
     p.copy_rows = tile_rows(layer, c);
     if (p.tiles == 1) {
         p.skip = p.pad_top;
@@ -301,15 +309,18 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     p.row_pieces = p.width / p.piece;
     p.across = p.row_pieces < c->threads ? p.row_pieces : c->threads;
     p.down = c->threads / p.across;
-    if (p.src_plane / 4 > INT32_MAX / 2 / p.block_planes) // lines begin at ints
-        p.block_planes = 1;
+    p.turn_planes = p.copy_rows > 0 ? p.down / p.copy_rows : 0;
+    p.down = p.turn_planes > 0 ? p.copy_rows : p.down;
+    p.turn_bytes = p.turn_planes > 0 ? p.turn_planes * p.src_plane : p.down * p.src_row;
+    p.turn_floats = (p.turn_planes > 0 ? p.turn_planes * p.plane_rows : p.down) * p.pitch;
     bool even = p.src_image == p.channels * p.src_plane;
     p.columns = c->columns;
     p.units = p.block_planes * p.strips * p.columns;
     p.by_channels = layer_divider_of(p.channels);
     p.by_tiles = layer_divider_of(p.tiles);
     p.by_across = layer_divider_of(p.across);
-    p.by_copy_rows = layer_divider_of(at_least(p.copy_rows, 1));
+    p.by_down = layer_divider_of(p.down);
+    p.by_quads = layer_divider_of(p.quads);
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
     p.direct = c->direct;
@@ -360,8 +371,9 @@ static bool plan_window(struct conv_layer_plan *plan)
     if (!choose_depthwise(layer, shape, c)) {
         c->depthwise = 0;
     } else {
-        snprintf(plan->tile, sizeof plan->tile, "%dx%d", c->planes, c->strips);
-        plan->packed_bytes = (size_t)layer->maps * ((size_t)c->quads * 4 + 1) * sizeof(float);
+        snprintf(plan->tile, sizeof plan->tile, "%dx%dx%d", c->planes, c->strips,
+                 depthwise_in(c)->rows);
+        plan->packed_bytes = (size_t)layer->maps * (size_t)c->quads * 4 * sizeof(float);
         return true;
     }
     c->shape = choose_shape(layer);
@@ -412,7 +424,10 @@ static void pack_window(const struct conv_layer_plan *plan)
     size_t step_floats = (size_t)channels * (size_t)c->quads * 4;
     float *packed = (float *)plan->packed;
     int steps = c->depthwise ? 1 : c->steps;
-    float *bias = packed + (size_t)layer->groups * (size_t)steps * step_floats;
+    // Of a depthwise layer, after a channel's taps.
+    float *bias = packed + (c->depthwise ? (size_t)(layer->kernel_height * layer->kernel_width)
+                                         : (size_t)layer->groups * (size_t)steps * step_floats);
+    size_t step_biases = c->depthwise ? step_floats : (size_t)step_maps;
     const float *from = layer->weights;
     for (int m = 0; m < layer->maps; m++) {
         size_t step = (size_t)(m / maps) * (size_t)steps + (size_t)(m % maps / step_maps);
@@ -423,7 +438,7 @@ static void pack_window(const struct conv_layer_plan *plan)
                 for (int v = 0; v < layer->kernel_width; v++)
                     to[(u * row + v) * step_maps] = *from++;
         if (layer->bias)
-            bias[step * (size_t)step_maps + (size_t)lane] = layer->bias[m];
+            bias[step * step_biases + (size_t)lane] = layer->bias[m];
     }
 }
 
