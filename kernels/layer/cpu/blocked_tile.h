@@ -24,7 +24,9 @@
 // does.
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-#ifdef __clang__
+#if defined CONV_COMPILE_ONCE
+#define UNROLL
+#elif defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
