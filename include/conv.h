@@ -510,9 +510,9 @@ CONV_API void conv_filter_destroy(conv_filter *filter);
  *
  * F32 samples are neither rounded nor clamped, not even between the filters of a chain: each result
  * is the offset, to which coefficient / scale * sample is added for each coefficient that is not 0,
- * row by row, with fused multiply-adds in float32: the same bits on every device. Of
- * gaussian:S up to 5 and blur:R real coefficients are added in float64. The offset and
- * the border's constant are not scaled: with samples between 0 and 1, give them in that range, too.
+ * row by row, with fused multiply-adds in float32; if the matrix equals its transpose, diagonal by
+ * diagonal from the main one on, the two samples that trade places by transposition added first.
+ * Parametric filters have real coefficients, and sums in float64. Offset and border are not scaled.
  * Premultiplied alpha and F32 cannot be combined (CONV_ERR_UNSUPPORTED).
  *
  * With options.luma, of images with colours the gray image of Y = round_half_even((299 R + 587 G +

@@ -116,12 +116,17 @@ static float define_real(const struct check_case *c, int p, int x, int y)
     bool precise = c->stencil.depth == 32 && f->real.side;
     if (precise)
         sum = define_precise(c, p, x, y);
-    for (int k = 0; k < f->width * f->height && !precise; k++) {
-        float coef = (float)(f->coef[k] / f->scale);
-        float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
-        if (coef != 0)
-            sum = fmaf(coef, sample, sum);
-    }
+    bool pairs = c->stencil.floats && c->stencil.symmetric;
+    for (int a = 0, w = f->width; a < f->height && !precise; a++)
+        for (int b = 0; b < (pairs ? w - a : w); b++) {
+            int k = pairs ? b * w + a + b : a * w + b, other = k % w * w + k / w;
+            float coef = (float)(f->coef[k] / f->scale);
+            float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
+            if (k != other && pairs)
+                sample += float_at(c, p, tap_column(c, x, other), tap_row(c, y, other));
+            if (coef != 0)
+                sum = fmaf(coef, sample, sum);
+        }
     float kept = (float)(f->offset * unit) + float_at(c, p, x, y);
     return f->threshold > 0 && fabsf(sum - kept) < (float)(f->threshold * unit) ? kept : sum;
 }
@@ -140,11 +145,10 @@ static float define_magnitude(const struct check_case *c, int p, int x, int y)
     int side = f->width, unit = c->stencil.depth == 16 ? 257 : 1;
     float g[2] = {0}; // sums of small integers, exact, but at 32 bits
     for (int k = 0; k < side * side; k++) {
-        float sample = float_at(c, p, tap_column(c, x, k), tap_row(c, y, k));
-        float coefs[2] = {(float)f->coef[k], (float)f->coef[k % side * side + k / side]};
-        for (int i = 0; i < 2; i++)
-            if (coefs[i] != 0)
-                g[i] = fmaf(coefs[i], sample, g[i]);
+        int at[2] = {k, k % side * side + k / side};
+        for (int i = 0; i < 2 && f->coef[k] != 0; i++)
+            g[i] = fmaf((float)f->coef[k],
+                        float_at(c, p, tap_column(c, x, at[i]), tap_row(c, y, at[i])), g[i]);
     }
     float across = g[0] * g[0], down = g[1] * g[1], length = sqrtf(across + down);
     return length / (float)f->scale + (float)(f->offset * unit);

@@ -270,6 +270,17 @@ static void decimated(struct check_random *random, struct conv_filter *filter)
     conv_filter_decimate(filter, sigma, amount);
 }
 
+// Makes a matrix equal to its transpose; of one in four, one coefficient deviates from that.
+static void symmetric(struct check_random *random, struct conv_filter *filter)
+{
+    int side = filter->height = filter->width;
+    for (int k = 0; k < side * side; k++)
+        if (k % side < k / side)
+            filter->coef[k] = filter->coef[k % side * side + k / side];
+    if (check_random_below(random, 4) == 0)
+        filter->coef[check_random_below(random, side * side)] += 1;
+}
+
 // The threshold of a filter that may have one: either most of the results differ by less, or few
 // do.
 static void random_threshold(struct check_random *random, struct conv_filter *filter)
@@ -287,20 +298,14 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
     int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
-        double values[] = {check_random_below(random, 13) - 6,
-                           check_random_below(random, 5) ? 0 : check_random_below(random, 9) - 4,
-                           check_random_below(random, 5),
-                           check_random_below(random, 257) - 128,
-                           (check_random_below(random, 65536) - 32768) * 65535.0,
-                           random_unit(random) - 0.4,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0};
+        double values[sizeof kinds / sizeof kinds[0]] = {
+            check_random_below(random, 13) - 6,
+            check_random_below(random, 5) ? 0 : check_random_below(random, 9) - 4,
+            check_random_below(random, 5),
+            check_random_below(random, 257) - 128,
+            (check_random_below(random, 65536) - 32768) * 65535.0,
+            random_unit(random) - 0.4,
+        };
         filter->coef[i] = values[kind];
     }
     if (kind == 6)
@@ -326,6 +331,8 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
     }
     if (kind == 13)
         decimated(random, filter);
+    if (kind < 7 && check_random_below(random, 3) == 0)
+        symmetric(random, filter);
     random_threshold(random, filter);
     return kinds[kind];
 }

@@ -51,19 +51,6 @@ __device__ inline void barrier_wait(uint64_t *barrier, uint32_t parity)
     } while (!done);
 }
 
-// Whether it has ended.
-__device__ inline bool barrier_ended(uint64_t *barrier, uint32_t parity)
-{
-    uint32_t done;
-    asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;\n\t}"
-                 : "=r"(done)
-                 : "r"(shared_address(barrier)), "r"(parity)
-                 : "memory");
-    return done;
-}
-
 // Copies `bytes` from global to shared memory; addresses and size are multiples of 16.
 __device__ inline void bulk_copy(uint32_t to, uint64_t from, uint32_t bytes, uint32_t barrier)
 {

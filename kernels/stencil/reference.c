@@ -94,13 +94,18 @@ static int64_t sum_exact(const struct conv_stencil *stencil, const struct conv_s
 static float sum_real(const struct conv_stencil *stencil, const struct conv_stencil_plane *plane,
                       int x, int y)
 {
-    int left = -(stencil->width / 2), top = y - stencil->height / 2;
+    int width = stencil->width, left = -(width / 2), top = y - stencil->height / 2;
+    bool pairs = stencil->symmetric && stencil->floats; // then a is a diagonal, else a row
     float sum = stencil->fbias;
-    for (int j = 0; j < stencil->height; j++) {
-        for (int i = 0; i < stencil->width; i++) {
-            float coef = stencil->fcoef[j * stencil->width + i];
+    for (int a = 0; a < stencil->height; a++) {
+        for (int b = 0; b < (pairs ? width - a : width); b++) {
+            int i = pairs ? a + b : b, j = pairs ? b : a;
+            float coef = stencil->fcoef[j * width + i];
+            float sample = read_tap(stencil, plane, x, left + i, top + j);
+            if (pairs && a > 0)
+                sample += read_tap(stencil, plane, x, left + j, top + i);
             if (coef != 0)
-                sum = fmaf(coef, read_tap(stencil, plane, x, left + i, top + j), sum);
+                sum = fmaf(coef, sample, sum);
         }
     }
     return keep_real(stencil, plane, x, y, sum);
@@ -153,12 +158,11 @@ static float find_float_magnitude(const struct conv_stencil *stencil,
     float across = 0, down = 0;
     for (int j = 0; j < side; j++) {
         for (int i = 0; i < side; i++) {
-            float sample = read_tap(stencil, plane, x, left + i, top + j);
-            float coef = stencil->fcoef[j * side + i], transposed = stencil->fcoef[i * side + j];
-            if (coef != 0)
-                across = fmaf(coef, sample, across);
-            if (transposed != 0)
-                down = fmaf(transposed, sample, down);
+            float coef = stencil->fcoef[j * side + i];
+            if (coef == 0)
+                continue;
+            across = fmaf(coef, read_tap(stencil, plane, x, left + i, top + j), across);
+            down = fmaf(coef, read_tap(stencil, plane, x, left + j, top + i), down);
         }
     }
     return join_gradient(stencil, across, down);

@@ -139,6 +139,10 @@ static void init_real(struct conv_stencil *stencil, const struct conv_filter *fi
         stencil->fcoef[i] = (float)(filter->coef[i] / filter->scale);
     stencil->fbias = (float)(filter->offset * unit);
     stencil->fkeep_below = (float)(filter->threshold * unit);
+    int side = stencil->width;
+    stencil->symmetric = side == stencil->height && !stencil->keeps;
+    for (int i = 0; i < side * side && stencil->symmetric; i++)
+        stencil->symmetric = stencil->fcoef[i] == stencil->fcoef[i % side * side + i / side];
 }
 
 // Float32 samples get the coefficients that are not rounded.
@@ -259,6 +263,7 @@ bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
     }
     stencil->width = to;
     stencil->channels = channels;
+    stencil->symmetric = stencil->symmetric && channels == 1;
     return true;
 }
 

@@ -21,6 +21,9 @@ extern "C" {
 //   exact: out = clamp(round_half_even((sum icoef * p + bias) / divisor), 0, max)
 //   real:  acc = fbias; for each tap, row by row, whose fcoef is not 0: acc = fmaf(fcoef, p, acc);
 //          out = clamp(rintf(acc), 0, max)          (this order, in float32, on every machine)
+//          With `symmetric` and float32 results, diagonal by diagonal, d = 0, 1, ..., j ascending:
+//          d = 0: acc = fmaf(fcoef[j][j], p[j][j], acc), else samples that trade places in a
+//          transposed image are added first: acc = fmaf(fcoef[j][j+d], p[j][j+d] + p[j+d][j], acc)
 //   magnitude: gx = sum icoef * p, gy the same with the matrix transposed, exact integers;
 //          m = sqrtf((float)gx * (float)gx + (float)gy * (float)gy), each operation rounded to
 //          float32; out = clamp(rintf(m / fdivisor + fbias), 0, max)
@@ -32,8 +35,9 @@ extern "C" {
 //   magnitude: out = m / fdivisor + fbias
 // Float32 samples (depth 32) have float32 results; offset and border value are used as stated, in
 // the samples' own units. Every filter is then real: out = acc, also where its numbers are
-// integers. A magnitude's gx and gy are such sums, from 0, of fcoef (which is not scaled) and of
-// its transpose. With real.side, the width and height, sums are of float64, by fused multiply-adds:
+// integers. A magnitude's gx is such a sum, from 0, of fcoef (which is not scaled), and gy that of
+// the transposed image. With real.side, the width and height, sums are of float64, by fused
+// multiply-adds:
 //   v(x) = sum column[j] * p(x, y + j - side / 2), from 0
 //   acc = fbias; for each of the products: acc += sum row[i] * v(x + i - side / 2)
 //   for each tap: acc += coef * p;  out = (float)acc, or k as above
@@ -85,6 +89,7 @@ struct conv_stencil {
     bool keeps;         // has a threshold
     bool fits_int32; // exact, and 32 bits hold every sum (with bias and rounding) on any image, and
                      // s - k of a threshold
+    bool symmetric;  // real, without a threshold, and fcoef equals its transpose
     int64_t divisor; // exact: > 0 (a negative scale inverts all coefficients)
     int64_t bias;    // exact: offset in samples times divisor
     float fbias;     // real and magnitude: offset in samples

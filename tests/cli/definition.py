@@ -123,6 +123,9 @@ def inner(wide, filt, dtype, floats):
         up = (2 * rest > divisor) | ((2 * rest == divisor) & (floor % 2 == 1))
         return np.clip(floor + up, 0, top).astype(dtype)
     acc = np.full((height, width), np.float32(filt.offset * unit), np.float32)
+    if floats and kh == kw and (np.float32(filt.c / filt.scale) == np.float32(filt.c / filt.scale).T).all():
+        at = dict(zip(((j, i) for j in range(kh) for i in range(kw)), (p for _, p in taps)))
+        taps = [(filt.c[j, j + d], at[j, j + d] + at[j + d, j] if d else at[j, j]) for d in range(kw) for j in range(kw - d)]
     for c, p in taps:
         c = np.float32(c / filt.scale)
         if c != 0:

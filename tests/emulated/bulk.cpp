@@ -111,16 +111,6 @@ void wait_for(uint32_t address, uint32_t parity)
     observe(&barrier->keys[parity]);
 }
 
-bool has_ended(uint32_t address, uint32_t parity)
-{
-    barrier *barrier = find(address);
-    if (barrier->phase % 2 == parity)
-        return false;
-    self()->unfenced = true;
-    observe(&barrier->keys[parity]);
-    return true;
-}
-
 // --- copies --------------------------------------------------------------------------------------
 
 // The copy engine is a thread of its own for the thread sanitizer.

@@ -15,7 +15,6 @@ void init_barrier(uint32_t barrier, uint32_t arrivals);
 void arrive_at(uint32_t barrier, uint32_t bytes);
 // Until the phase of this parity is over.
 void wait_for(uint32_t barrier, uint32_t parity);
-bool has_ended(uint32_t barrier, uint32_t parity);
 // Fails if the thread has not fenced since it met others at a barrier: the copy may overtake what
 // they did before that.
 void copy_bulk(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);

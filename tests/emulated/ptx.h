@@ -295,12 +295,6 @@ static inline void mbarrier_try_wait_parity_shared_cta_b64(bool &done, uint32_t 
     done = true;
 }
 
-static inline void mbarrier_test_wait_parity_shared_cta_b64(bool &done, uint32_t barrier,
-                                                            uint32_t parity)
-{
-    done = emulated::has_ended(barrier, parity);
-}
-
 static inline void cp_async_ca_shared_global(uint32_t to, const void *from, int size, int read)
 {
     emulated::copy_later(emulated::shared_at(to, (size_t)size, (size_t)size), from, (size_t)size,

@@ -92,6 +92,11 @@ struct conv_cpu_plan {
 void conv_cpu_plan_init(struct conv_cpu_plan *plan, const struct conv_stencil *stencil,
                         enum conv_cpu_quads quads, bool pairs);
 
+// Real filters: fills in the places in fcoef, row by row, of the coefficients that are not 0, in
+// the order in which stencil.h adds them, and returns how many there are. From number *singles on
+// they are two by two, whose samples are added first.
+int conv_cpu_order(int *order, int *singles, const struct conv_stencil *stencil);
+
 // Floats: true if a multiplication by the rounded reciprocal can replace the division.
 bool conv_cpu_may_multiply(const struct conv_stencil *stencil);
 

@@ -25,15 +25,18 @@ struct sample_tap {
     int column, row; // samples from the first tap's, and rows
     union {
         float coef;
-        double precise; // with real.side
+        double precise; // for sums of float64
     };
 };
 
+// Rows of samples, topmost first, from the first tap of a result on.
+typedef const float *tap_lines[CONV_FILTER_MAX_SIDE];
+
 // Derived once per plan.
 struct sample_constants {
-    int tap_count;
-    int down_count; // magnitudes: the transposed matrix has this many taps, after the others
-    struct sample_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
+    int tap_count, singles; // the others two by two: see conv_cpu_order
+    // Those that are not 0; of magnitudes, after them as many for the transposed image.
+    struct sample_tap taps[CONV_FILTER_MAX_TAPS];
 };
 
 // Replaces sums that are near their samples, as stencil.h defines.
@@ -45,12 +48,6 @@ ALWAYS_INLINE void keep_samples(float *sums, const struct conv_stencil *stencil,
         float kept = samples[i] + start;
         sums[i] = fabsf(sums[i] - kept) < below ? kept : sums[i];
     }
-}
-
-ALWAYS_INLINE void store_f64_as_f32(float *p, vec_f64 v)
-{
-    vec_f32_half floats = __builtin_convertvector(v, vec_f32_half);
-    memcpy(p, &floats, sizeof floats);
 }
 
 static void write_results(uint8_t *row, const uint8_t *from, size_t bytes, bool streams)
@@ -84,22 +81,27 @@ struct tap_job {
     bool streams;
 };
 
-// Rows of samples, topmost first, from the first tap of a result on.
-typedef const float *tap_lines[CONV_FILTER_MAX_SIDE];
-
-ALWAYS_INLINE void sum_sample_taps(vec_f32 *sum, const struct tap_job *job, const tap_lines lines,
-                                   int x, float start, bool down, int vectors)
+// Sums of `count` taps for vectors of results from column x on; see conv_cpu_order.
+ALWAYS_INLINE void sum_taps(vec_f32 *sum, const struct sample_tap *tap, int singles, int count,
+                            const tap_lines lines, int x, float start, int vectors)
 {
-    const struct sample_tap *tap = job->constants->taps + (down ? job->constants->tap_count : 0);
-    const struct sample_tap *end =
-        tap + (down ? job->constants->down_count : job->constants->tap_count);
+    const struct sample_tap *pairs = tap + singles, *end = tap + count;
     for (int v = 0; v < vectors; v++)
         sum[v] = every_f32(start);
-    for (; tap < end; tap++) {
+    for (; tap < pairs; tap++) {
         const float *at = lines[tap->row] + tap->column + x;
         vec_f32 coef = every_f32(tap->coef);
         for (int v = 0; v < vectors; v++)
             sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
+    }
+    for (; tap < end; tap += 2) {
+        const float *at = lines[tap[0].row] + tap[0].column + x;
+        const float *other = lines[tap[1].row] + tap[1].column + x;
+        vec_f32 coef = every_f32(tap->coef);
+        for (int v = 0; v < vectors; v++) {
+            vec_f32 pair = load_f32(at + v * FLOAT_LANES) + load_f32(other + v * FLOAT_LANES);
+            sum[v] = add_tap(sum[v], pair, coef);
+        }
     }
 }
 
@@ -117,26 +119,30 @@ ALWAYS_INLINE void sum_precise_taps(float *out, const struct tap_job *job, const
         for (int v = 0; v < 2 * vectors; v++)
             sum[v] = add_product(sum[v], load_f32_as_f64(at + v * DOUBLE_LANES), coef);
     }
-    for (int v = 0; v < 2 * vectors; v++)
-        store_f64_as_f32(out + v * DOUBLE_LANES, sum[v]);
+    for (int v = 0; v < 2 * vectors; v++) {
+        vec_f32_half floats = __builtin_convertvector(sum[v], vec_f32_half);
+        memcpy(out + v * DOUBLE_LANES, &floats, sizeof floats);
+    }
 }
 
 ALWAYS_INLINE void filter_tap_block(float *out, const struct tap_job *job, const tap_lines lines,
                                     int x, int vectors)
 {
     const struct conv_stencil *stencil = job->stencil;
+    const struct sample_constants *constants = job->constants;
+    int singles = constants->singles, count = constants->tap_count;
     vec_f32 sum[TAP_VECTORS], down[TAP_VECTORS];
     if (stencil->real.side) {
         sum_precise_taps(out, job, lines, x, vectors);
     } else if (stencil->magnitude) {
-        sum_sample_taps(sum, job, lines, x, 0, false, vectors);
-        sum_sample_taps(down, job, lines, x, 0, true, vectors);
+        sum_taps(sum, constants->taps, singles, count, lines, x, 0, vectors);
+        sum_taps(down, constants->taps + count, singles, count, lines, x, 0, vectors);
         for (int v = 0; v < vectors; v++)
             sum[v] =
                 sqrt_f32(sum[v] * sum[v] + down[v] * down[v]) / stencil->fdivisor + stencil->fbias;
         memcpy(out, sum, (size_t)vectors * VECTOR);
     } else {
-        sum_sample_taps(sum, job, lines, x, stencil->fbias, false, vectors);
+        sum_taps(sum, constants->taps, singles, count, lines, x, stencil->fbias, vectors);
         memcpy(out, sum, (size_t)vectors * VECTOR);
     }
     if (stencil->keeps)
@@ -481,17 +487,16 @@ static void plan_samples(struct sample_constants *constants, const struct conv_s
     }
     if (real->side)
         return;
-    int taps = stencil->width * stencil->height, count = 0;
-    for (int pass = 0; pass < 1 + stencil->magnitude; pass++) {
-        for (int i = 0; i < taps; i++) {
-            int column = i % stencil->width, row = i / stencil->width;
-            float coef = stencil->fcoef[pass ? column * stencil->width + row : i];
-            if (coef != 0)
-                constants->taps[count++] = (struct sample_tap){
-                    .column = column * stencil->channels, .row = row, .coef = coef};
-        }
-        *(pass ? &constants->down_count : &constants->tap_count) =
-            count - (pass ? constants->tap_count : 0);
+    int order[CONV_FILTER_MAX_TAPS], count = conv_cpu_order(order, &constants->singles, stencil);
+    constants->tap_count = count;
+    for (int k = 0; k < count; k++) {
+        int column = order[k] % stencil->width, row = order[k] / stencil->width;
+        float coef = stencil->fcoef[order[k]];
+        constants->taps[k] =
+            (struct sample_tap){.column = column * stencil->channels, .row = row, .coef = coef};
+        if (stencil->magnitude)
+            constants->taps[count + k] =
+                (struct sample_tap){.column = row * stencil->channels, .row = column, .coef = coef};
     }
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
+#include "kernels/stencil/cpu/float_samples.h"
 #include "kernels/stencil/cpu/round.h"
 #include "kernels/stencil/cpu/vector.h"
 #include "kernels/stencil/stencil.h"
@@ -21,20 +22,14 @@
 // stay in the nearest cache: with the rows first there would be 31 lines of sums per product, of 8
 // bytes per sample.
 
-struct float_tap {
-    int column, row;
-    float coef;
-};
-
 // Derived once per plan.
 struct float_constants {
     bool doubles;
-    bool multiply;         // by 1 / divisor
-    double start, divisor; // divisor 1 for real filters: the coefficients include the scale
-    int tap_count;
-    struct float_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0, row by row
-    double coefs[CONV_FILTER_MAX_TAPS];          // of the same taps
-    bool mirrored;                               // taps of the upper half and the middle row only
+    bool multiply;          // by 1 / divisor
+    double start, divisor;  // divisor 1 for real filters: the coefficients include the scale
+    int tap_count, singles; // as in struct sample_constants
+    struct sample_tap taps[CONV_FILTER_MAX_TAPS]; // those that are not 0; `precise` if doubles
+    bool mirrored;                                // taps of the upper half and the middle row only
     int products; // doubles in two passes: the number of products; else 0, and there are taps
     double column[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
     double row[CONV_STENCIL_MOST_PRODUCTS][CONV_FILTER_MAX_SIDE];
@@ -45,13 +40,12 @@ struct float_job {
     const struct conv_stencil *stencil;
     const struct conv_stencil_plane *plane;
     const struct float_constants *constants;
-    const float *at[CONV_FILTER_MAX_TAPS]; // each tap's samples for the current row
-    const float *centre;                   // the samples themselves, for the current row
-    float *ring;                           // height rows of CONV_CPU_LINE floats
-    float *mirrored;                       // height / 2 sums of two of them, for the current row
+    tap_lines rows;      // of the ring, or mirrored, for the current row
+    const float *centre; // the samples themselves, for the current row
+    float *ring;         // height rows of CONV_CPU_LINE floats
+    float *mirrored;     // height / 2 sums of two of them, for the current row
     void *line;
     double *sums[CONV_STENCIL_MOST_PRODUCTS]; // products: CONV_CPU_LINE sums down the columns
-    const float *rows[CONV_FILTER_MAX_SIDE];  // products: the ring's rows, topmost first
 };
 
 #define PASS_VECTORS 8 // of sums; enough to hide the latency of an addition
@@ -128,14 +122,8 @@ ALWAYS_INLINE void sum_floats(float sums[FLOAT_BLOCK], const struct float_job *j
 {
     const struct float_constants *constants = job->constants;
     vec_f32 sum[FLOAT_VECTORS];
-    for (int v = 0; v < FLOAT_VECTORS; v++)
-        sum[v] = every_f32((float)constants->start);
-    for (int k = 0; k < constants->tap_count; k++) {
-        const float *at = job->at[k] + x;
-        vec_f32 coef = every_f32(constants->taps[k].coef);
-        for (int v = 0; v < FLOAT_VECTORS; v++)
-            sum[v] = add_tap(sum[v], load_f32(at + v * FLOAT_LANES), coef);
-    }
+    sum_taps(sum, constants->taps, constants->singles, constants->tap_count, job->rows, x,
+             (float)constants->start, FLOAT_VECTORS);
     memcpy(sums, sum, sizeof sum);
 }
 
@@ -176,8 +164,9 @@ ALWAYS_INLINE void sum_doubles(double sums[DOUBLE_BLOCK], const struct float_job
     for (int v = 0; v < FLOAT_VECTORS; v++)
         sum[v] = every_f64(constants->start);
     for (int k = 0; k < constants->tap_count; k++) {
-        const float *at = job->at[k] + x;
-        vec_f64 coef = every_f64(constants->coefs[k]);
+        const struct sample_tap *tap = &constants->taps[k];
+        const float *at = job->rows[tap->row] + tap->column + x;
+        vec_f64 coef = every_f64(tap->precise);
         for (int v = 0; v < FLOAT_VECTORS; v++)
             sum[v] += load_f32_as_f64(at + v * DOUBLE_LANES) * coef;
     }
@@ -294,17 +283,17 @@ static void fill_float_row(const struct float_job *job, float *restrict row, int
     }
 }
 
-// Adds rows j and height - 1 - j of those that output row y needs. They are integers of at most 17
+// Puts the sum of rows j and height - 1 - j in the place of row j. They are integers of at most 17
 // bits.
-static void add_mirrored(const struct float_job *job, int y, int count)
+static void add_mirrored(struct float_job *job, int count)
 {
     int rows = job->stencil->height, line = count + job->stencil->width - 1;
     for (int j = 0; j < rows / 2; j++) {
-        const float *restrict above = job->ring + (y + j) % rows * CONV_CPU_LINE;
-        const float *restrict below = job->ring + (y + rows - 1 - j) % rows * CONV_CPU_LINE;
+        const float *restrict above = job->rows[j], *restrict below = job->rows[rows - 1 - j];
         float *restrict sum = job->mirrored + j * CONV_CPU_LINE;
         for (int i = 0; i < line; i++)
             sum[i] = above[i] + below[i];
+        job->rows[j] = sum;
     }
 }
 
@@ -317,19 +306,11 @@ static void filter_float_strip(struct float_job *job, int x, int count, int from
         for (; filled < y + ring_rows; filled++)
             fill_float_row(job, job->ring + filled % ring_rows * CONV_CPU_LINE, x,
                            filled - job->stencil->height / 2, count);
+        for (int j = 0; j < ring_rows; j++)
+            job->rows[j] = job->ring + (y + j) % ring_rows * CONV_CPU_LINE;
+        job->centre = job->rows[ring_rows / 2] + job->stencil->width / 2;
         if (job->constants->mirrored)
-            add_mirrored(job, y, count);
-        for (int k = 0; k < job->constants->tap_count; k++) {
-            const struct float_tap *tap = &job->constants->taps[k];
-            const float *row = job->ring + (y + tap->row) % ring_rows * CONV_CPU_LINE;
-            if (job->constants->mirrored && tap->row < ring_rows / 2)
-                row = job->mirrored + tap->row * CONV_CPU_LINE;
-            job->at[k] = row + tap->column;
-        }
-        job->centre =
-            job->ring + (y + ring_rows / 2) % ring_rows * CONV_CPU_LINE + job->stencil->width / 2;
-        for (int k = 0; job->constants->products && k < ring_rows; k++)
-            job->rows[k] = job->ring + (y + k) % ring_rows * CONV_CPU_LINE;
+            add_mirrored(job, count);
         if (job->constants->products)
             start_passes(job, count);
         uint8_t *row = plane->dst + y * plane->dst_stride;
@@ -371,13 +352,20 @@ static void init_float_constants(struct float_constants *constants,
     }
     constants->mirrored = plan->mirrored;
     int taps = stencil->width * (plan->mirrored ? stencil->height / 2 + 1 : stencil->height);
-    for (int i = 0; i < taps; i++) {
-        double coef = stencil->exact ? stencil->icoef[i] : (double)stencil->fcoef[i];
-        if (coef != 0) {
-            constants->coefs[constants->tap_count] = coef;
-            constants->taps[constants->tap_count++] =
-                (struct float_tap){i % stencil->width, i / stencil->width, (float)coef};
-        }
+    int order[CONV_FILTER_MAX_TAPS], count = 0;
+    for (int i = 0; i < taps && stencil->exact; i++)
+        if (stencil->icoef[i] != 0)
+            order[count++] = i;
+    constants->singles = count;
+    if (!stencil->exact)
+        count = conv_cpu_order(order, &constants->singles, stencil);
+    constants->tap_count = count;
+    for (int k = 0; k < count; k++) {
+        struct sample_tap *tap = &constants->taps[k];
+        float coef = stencil->exact ? (float)stencil->icoef[order[k]] : stencil->fcoef[order[k]];
+        *tap = (struct sample_tap){order[k] % stencil->width, order[k] / stencil->width, {coef}};
+        if (constants->doubles)
+            tap->precise = stencil->icoef[order[k]];
     }
 }
 

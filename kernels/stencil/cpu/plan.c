@@ -34,6 +34,24 @@ static bool division_is_exact(const struct conv_stencil *stencil, int precision)
            (power_of_two || divisor < (int64_t)1 << (precision - stencil->depth));
 }
 
+int conv_cpu_order(int *order, int *singles, const struct conv_stencil *stencil)
+{
+    const float *coef = stencil->fcoef;
+    int side = stencil->width, count = 0;
+    bool pairs = stencil->symmetric && stencil->floats;
+    for (int i = 0; i < side * stencil->height; i++)
+        if (coef[i] != 0 && (!pairs || i / side == i % side))
+            order[count++] = i;
+    *singles = count;
+    for (int d = 1; d < side && pairs; d++)
+        for (int j = 0; j < side - d; j++)
+            if (coef[j * side + j + d] != 0) {
+                order[count++] = j * side + j + d;
+                order[count++] = (j + d) * side + j;
+            }
+    return count;
+}
+
 // If the division is exact in this sense, floats.h may compute fl(N * fl(1 / d)) instead. For d a
 // power of two that is N / d. For an odd d there are no ties, and the error of two roundings, less
 // than 2^(B-23), is smaller than the distance 1 / (2d) to the nearest half if d <= 2^(22-B).
@@ -223,9 +241,9 @@ static void plan_sums(struct conv_cpu_plan *plan, const struct conv_stencil *ste
     int outer, inner;
     *plan = (struct conv_cpu_plan){.sums = CONV_CPU_FLOATS, .quads = quads};
     if (stencil->depth == 32) {
-        // Both matrices of a magnitude are kept in one list of taps.
-        bool fits =
-            !stencil->magnitude || 2 * stencil->width * stencil->width <= CONV_FILTER_MAX_TAPS;
+        // A magnitude's taps are kept twice.
+        int lists = stencil->magnitude ? 2 : 1;
+        bool fits = lists * stencil->width * stencil->height <= CONV_FILTER_MAX_TAPS;
         plan->sums = fits ? CONV_CPU_SAMPLES : CONV_CPU_NONE;
         return;
     }

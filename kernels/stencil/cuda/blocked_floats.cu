@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Float32 samples, by register blocking as in blocked.cu: sums in the defined order, stored
-// unchanged; for magnitudes two sums, which are combined. Taps that are 0 are skipped, since a
-// product with an infinite sample would not be 0; the condition is the same for all threads.
+// Float32 samples: filters up to 7 x 7 by register blocking as in blocked.cu, larger symmetric ones
+// down diagonals; sums in the defined order, stored unchanged; for magnitudes two sums, which are
+// combined. Taps that are 0 are skipped, since a product with an infinite sample would not be 0;
+// the condition is the same for all threads.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
@@ -9,13 +10,14 @@ typedef block_shape<8> shape;
 // A padded row of taps is at most 32 long: see layout_block.
 #define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
 
-// SIDE 3 and 5: filters up to that size, padded with zeros, loops unrolled. 0: any other.
+// SIDE 3, 5 and 7: filters up to that size, padded with zeros, loops unrolled. 0: symmetric ones of
+// any size, with a diagonal in each row of coef.
 template <int SIDE> struct float_filter {
     struct block_params block;
-    int32_t row_coefs;     // coefficients in a row, a multiple of 4 if SIDE is 0
-    int32_t left, side;    // magnitudes of any size: the first column of the matrix, and its side
-    float start;           // of sums
-    float divisor, offset; // magnitudes only
+    int32_t row_coefs; // coefficients in a row
+    int32_t symmetric; // as in struct conv_stencil
+    float start;       // of sums
+    float divisor;     // magnitudes only
     float coef[SIDE ? SIDE * SIDE : MAX_COEFS];
 };
 static_assert(sizeof(struct float_filter<0>) <= 4096, "kernel parameters end at 4 KB");
@@ -38,13 +40,6 @@ static __device__ inline void store_floats(const struct conv_stencil_plane &plan
             row[k] = sums[k];
 }
 
-template <typename Filter>
-static __device__ inline float join_gradient(float across, float down, const Filter &f)
-{
-    float squares = __fadd_rn(__fmul_rn(across, across), __fmul_rn(down, down));
-    return __fadd_rn(__fdiv_rn(__fsqrt_rn(squares), f.divisor), f.offset);
-}
-
 // sums[k] += coef * samples[k], unless coef is 0.
 static __device__ inline void add_four(float *sums, float coef, const float *samples)
 {
@@ -53,9 +48,8 @@ static __device__ inline void add_four(float *sums, float coef, const float *sam
             sums[k] = __fmaf_rn(coef, samples[k], sums[k]);
 }
 
-// `from`: see filter_block. A row of input is loaded once and added to all output rows that it is a
-// tap of.
-template <int SIDE>
+// `from`: see filter_block. The rows of input that are under the filter stay in registers.
+template <int SIDE, bool MAGNITUDE>
 static __device__ inline void filter_unrolled(const float *from,
                                               const struct conv_stencil_plane &plane, int x, int y,
                                               const struct float_filter<SIDE> &f)
@@ -63,155 +57,75 @@ static __device__ inline void filter_unrolled(const float *from,
     constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
     constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS;
     bool aligned = packed4_aligned<float>(plane.dst, plane.dst_stride);
-    float sums[ROWS][COLUMNS];
+    float lines[SIDE][3 * COLUMNS];
 #pragma unroll
-    for (int j = 0; j < ROWS + SIDE - 1; j++) {
-        float line[3 * COLUMNS];
+    for (int n = 0; n < ROWS + SIDE - 1; n++) {
 #pragma unroll
         for (int k = 0; k < 3; k++)
-            unpack(line + k * COLUMNS, ((const float4 *)(from + j * PITCH))[k]);
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            int tap_row = j - r; // constant once unrolled
-            if (tap_row < 0 || tap_row >= SIDE)
-                continue;
-            for (int k = 0; k < COLUMNS && tap_row == 0; k++)
-                sums[r][k] = f.start;
-#pragma unroll
-            for (int i = 0; i < SIDE; i++)
-                add_four(sums[r], f.coef[tap_row * SIDE + i], line + COLUMNS - SIDE / 2 + i);
-            if (tap_row == SIDE - 1)
-                store_floats(plane, x, y + r, aligned, sums[r]);
+            unpack(lines[n % SIDE] + k * COLUMNS, ((const float4 *)(from + n * PITCH))[k]);
+        if (n < SIDE - 1)
+            continue;
+        // The samples under tap (i, j) of the four results.
+        auto at = [&](int i, int j) { return lines[(n + 1 + j) % SIDE] + COLUMNS - SIDE / 2 + i; };
+        float sums[COLUMNS], down[COLUMNS];
+        for (int k = 0; k < COLUMNS; k++) {
+            sums[k] = MAGNITUDE ? 0 : f.start;
+            down[k] = 0;
         }
-    }
-}
-
-// Any size: a strip of output rows at a time, taps in steps of four, with a window of eight samples
-// that moves along each row. Rows of coefficients begin with zeros so that the first window is
-// aligned.
-static __device__ inline void filter_any(const float *from, const struct conv_stencil_plane &plane,
-                                         int x, int y, const struct float_filter<0> &f)
-{
-    constexpr int COLUMNS = shape::COLUMNS, STRIP = 4;
-    bool aligned = packed4_aligned<float>(plane.dst, plane.dst_stride);
-#pragma unroll 1
-    for (int top = 0; top < shape::ROWS && y + top < plane.height; top += STRIP) {
-        float sums[STRIP][COLUMNS];
-        for (int r = 0; r < STRIP; r++)
-            for (int k = 0; k < COLUMNS; k++)
-                sums[r][k] = f.start;
-#pragma unroll 1
-        for (int j = 0; j <= 2 * f.block.radius; j++) {
-            const float *line = from + (top + j) * f.block.pitch;
-            const float *coef = f.coef + j * f.row_coefs;
-            float window[STRIP][2 * COLUMNS];
+        if (!MAGNITUDE && f.symmetric) {
 #pragma unroll
-            for (int r = 0; r < STRIP; r++)
-                unpack(window[r], *(const float4 *)(line + r * f.block.pitch));
-#pragma unroll 1
-            for (int i = 0; i < f.row_coefs; i += COLUMNS) {
+            for (int d = 0; d < SIDE; d++)
 #pragma unroll
-                for (int r = 0; r < STRIP; r++)
-                    unpack(window[r] + COLUMNS,
-                           *(const float4 *)(line + r * f.block.pitch + i + COLUMNS));
-#pragma unroll
-                for (int t = 0; t < COLUMNS; t++)
-#pragma unroll
-                    for (int r = 0; r < STRIP; r++)
-                        add_four(sums[r], coef[i + t], window[r] + t);
-#pragma unroll
-                for (int r = 0; r < STRIP; r++)
+                for (int j = 0; j < SIDE - d; j++) {
+                    float pairs[COLUMNS];
                     for (int k = 0; k < COLUMNS; k++)
-                        window[r][k] = window[r][COLUMNS + k];
-            }
+                        pairs[k] = d ? __fadd_rn(at(j + d, j)[k], at(j, j + d)[k]) : at(j, j)[k];
+                    add_four(sums, f.coef[j * SIDE + j + d], pairs);
+                }
+        } else {
+#pragma unroll
+            for (int j = 0; j < SIDE; j++)
+#pragma unroll
+                for (int i = 0; i < SIDE; i++) {
+                    add_four(sums, f.coef[j * SIDE + i], at(i, j));
+                    if (MAGNITUDE)
+                        add_four(down, f.coef[j * SIDE + i], at(j, i));
+                }
         }
-        for (int r = 0; r < STRIP; r++)
-            store_floats(plane, x, y + top + r, aligned, sums[r]);
-    }
-}
-
-// The magnitudes of a row of four samples; `corner` is the sample under the matrix's top left for
-// the first of them. Unrolled where `side` is a constant.
-template <typename Filter>
-static __device__ inline void find_magnitudes(float *results, const float *corner, int pitch,
-                                              int side, int row_coefs, int left, const Filter &f)
-{
-    float across[shape::COLUMNS] = {0, 0, 0, 0}, down[shape::COLUMNS] = {0, 0, 0, 0};
-    for (int j = 0; j < side; j++) {
-        for (int i = 0; i < side; i++) {
-            const float *samples = corner + j * pitch + i;
-            add_four(across, f.coef[j * row_coefs + left + i], samples);
-            add_four(down, f.coef[i * row_coefs + left + j], samples);
+        for (int k = 0; k < COLUMNS && MAGNITUDE; k++) {
+            float squares = __fadd_rn(__fmul_rn(sums[k], sums[k]), __fmul_rn(down[k], down[k]));
+            sums[k] = __fadd_rn(__fdiv_rn(__fsqrt_rn(squares), f.divisor), f.start);
         }
-    }
-    for (int k = 0; k < shape::COLUMNS; k++)
-        results[k] = join_gradient(across[k], down[k], f);
-}
-
-template <int SIDE>
-static __device__ inline void filter_magnitude(const float *from,
-                                               const struct conv_stencil_plane &plane, int x, int y,
-                                               const struct float_filter<SIDE> &f)
-{
-    constexpr int COLUMNS = shape::COLUMNS;
-    bool aligned = packed4_aligned<float>(plane.dst, plane.dst_stride);
-    int pitch = SIDE ? shape::TILE_WIDTH + 2 * COLUMNS : f.block.pitch;
-    const float *corner = from + (SIDE ? COLUMNS - SIDE / 2 : f.left);
-    for (int r = 0; r < shape::ROWS && y + r < plane.height; r++) {
-        float results[COLUMNS];
-        find_magnitudes(results, corner + r * pitch, pitch, SIDE ? SIDE : f.side,
-                        SIDE ? SIDE : f.row_coefs, SIDE ? 0 : f.left, f);
-        store_floats(plane, x, y + r, aligned, results);
+        store_floats(plane, x, y + n - (SIDE - 1), aligned, sums);
     }
 }
 
-// Blocks of 4 warps compute 128 x 32 samples. Shared memory: the tile with its halo, 34 rows of 136
-// samples for 3 x 3, at most 62 of 160 (39,680 bytes). Each warp loads every fourth row; the
-// barrier in load_tile precedes all reads.
+// Blocks of 4 warps compute 128 x 32 samples. Shared memory: the tile with its halo, at most 38
+// rows of 136 samples. Each warp loads every fourth row; the barrier in load_tile precedes all
+// reads.
 template <int SIDE, bool MAGNITUDE>
 static __global__ void __launch_bounds__(shape::THREADS, 4)
     blocked_floats(const __grid_constant__ struct float_filter<SIDE> f)
 {
     auto filter = [&](const float *from, const struct conv_stencil_plane &plane, int x, int y) {
-        if constexpr (MAGNITUDE)
-            filter_magnitude<SIDE>(from, plane, x, y, f);
-        else if constexpr (SIDE != 0)
-            filter_unrolled<SIDE>(from, plane, x, y, f);
-        else
-            filter_any(from, plane, x, y, f);
+        filter_unrolled<SIDE, MAGNITUDE>(from, plane, x, y, f);
     };
     filter_block<shape, SIDE, float>(f.block, filter);
 }
 
-// --- real coefficients ---------------------------------------------------------------------------
+// --- runs of samples -----------------------------------------------------------------------------
 
-// Half a tile, the samples that a thread computes along a line, and the taps between two moves of
-// its window.
-struct precise_shape {
-    static constexpr int COLUMNS = 4, WARPS = 4, THREADS = WARPS * WARP;
-    static constexpr int TILE_WIDTH = shape::TILE_WIDTH, TILE_HEIGHT = shape::TILE_HEIGHT / 2;
-    static constexpr int RUN = TILE_WIDTH * TILE_HEIGHT / THREADS, STEP = 8;
-};
-static_assert(precise_shape::RUN == precise_shape::TILE_HEIGHT &&
-                  precise_shape::THREADS == precise_shape::TILE_WIDTH,
-              "a thread has a whole column");
+// The samples that a thread computes along a line, and the taps between two moves of its window.
+#define RUN 16
+#define STEP 8
 
-struct precise_filter {
-    struct block_params block; // pitch: an odd multiple of 4, for few bank conflicts down a column
-    int32_t keeps;
-    float start, keep_below;
-    struct conv_real real;
-};
-static_assert(sizeof(struct precise_filter) <= 4096, "kernel parameters end at 4 KB");
-
-// sums[k] += sum of taps[i] * value(i + k), i ascending. Values after the last tap's are loaded,
-// but not used.
-template <typename Value>
-static __device__ inline void add_line(double (&sums)[precise_shape::RUN], const double *taps,
-                                       int count, const Value &value)
+// sums[k] += sum of taps[i] * value(i + k), i ascending; with float32, but for taps that are 0.
+// Values after the last tap's are loaded, but not used.
+template <typename Sum, typename Value>
+static __device__ inline void add_line(Sum (&sums)[RUN], const Sum *taps, int count,
+                                       const Value &value)
 {
-    constexpr int RUN = precise_shape::RUN, STEP = precise_shape::STEP;
-    double window[RUN + STEP];
+    Sum window[RUN + STEP];
 #pragma unroll
     for (int k = 0; k < RUN; k++)
         window[k] = value(k);
@@ -222,7 +136,7 @@ static __device__ inline void add_line(double (&sums)[precise_shape::RUN], const
             window[k] = value(i + k);
 #pragma unroll
         for (int t = 0; t < STEP; t++)
-            if (i + t < count)
+            if (i + t < count && (sizeof(Sum) == 8 || taps[i + t] != 0))
                 for (int k = 0; k < RUN; k++)
                     sums[k] = fma(taps[i + t], window[t + k], sums[k]);
 #pragma unroll
@@ -230,6 +144,61 @@ static __device__ inline void add_line(double (&sums)[precise_shape::RUN], const
             window[k] = window[k + STEP];
     }
 }
+
+// Symmetric filters of any size. Blocks of 4 warps compute 128 x 32 samples. A thread computes runs
+// of RUN results down a diagonal, so that the taps of a diagonal are a window that moves along it;
+// neighbouring lanes have neighbouring columns. Runs begin up to RUN - 1 columns before the tile,
+// results outside of it are not stored, and samples beside the loaded ones are only part of these.
+// Shared memory: RUN samples, the tile with its halo, and STEP + 1 rows (46 KB).
+static __global__ void __launch_bounds__(shape::THREADS, 4)
+    diagonal_floats(const __grid_constant__ struct float_filter<0> f)
+{
+    constexpr int WIDTH = shape::TILE_WIDTH, HEIGHT = shape::TILE_HEIGHT, RUNS = WIDTH + RUN - 1;
+    extern __shared__ uint4 memory[];
+    float *samples = (float *)memory + RUN;
+    int side = 2 * f.block.radius + 1, pitch = f.block.pitch;
+    struct tile tile = find_tile(f.block.planes, f.block.count, WIDTH, HEIGHT);
+    load_tile<shape>(samples, pitch, tile, f.block.halo, f.block.radius,
+                     (enum conv_border)f.block.border, f.block.border_value);
+    int width = min(WIDTH, tile.plane.width - tile.x);
+    int height = min(HEIGHT, tile.plane.height - tile.y);
+    for (int n = (int)threadIdx.x; n < RUNS * (HEIGHT / RUN); n += shape::THREADS) {
+        int x = n % RUNS - (RUN - 1), y = n / RUNS * RUN;
+        const float *corner = samples + y * pitch + f.block.halo - f.block.radius + x;
+        float sums[RUN];
+        for (int k = 0; k < RUN; k++)
+            sums[k] = f.start;
+        for (int d = 0; d < side && x < width && y < height; d++)
+            add_line(sums, f.coef + d * f.row_coefs, side - d, [&](int i) {
+                const float *at = corner + i * (pitch + 1);
+                return __fadd_rn(at[d], d ? at[d * pitch] : -0.0f);
+            });
+#pragma unroll
+        for (int k = 0; k < RUN; k++)
+            if (x + k >= 0 && x + k < width && y + k < height)
+                ((float *)(tile.plane.dst +
+                           (tile.y + y + k) * tile.plane.dst_stride))[tile.x + x + k] = sums[k];
+    }
+}
+
+// --- real coefficients ---------------------------------------------------------------------------
+
+// Half a tile.
+struct precise_shape {
+    static constexpr int COLUMNS = 4, WARPS = 4, THREADS = WARPS * WARP;
+    static constexpr int TILE_WIDTH = shape::TILE_WIDTH, TILE_HEIGHT = shape::TILE_HEIGHT / 2;
+};
+static_assert(precise_shape::TILE_HEIGHT == RUN &&
+                  precise_shape::THREADS == precise_shape::TILE_WIDTH,
+              "a thread has a whole column");
+
+struct precise_filter {
+    struct block_params block; // pitch: an odd multiple of 4, for few bank conflicts down a column
+    int32_t keeps;
+    float start, keep_below;
+    struct conv_real real;
+};
+static_assert(sizeof(struct precise_filter) <= 4096, "kernel parameters end at 4 KB");
 
 static __device__ __host__ inline int precise_sum_pitch(int side)
 {
@@ -245,7 +214,7 @@ static __global__ void __launch_bounds__(precise_shape::THREADS, 4)
     precise_floats(const __grid_constant__ struct precise_filter f)
 {
     constexpr int WIDTH = precise_shape::TILE_WIDTH, HEIGHT = precise_shape::TILE_HEIGHT;
-    constexpr int RUN = precise_shape::RUN, RESULT_PITCH = WIDTH + 1;
+    constexpr int RESULT_PITCH = WIDTH + 1;
     extern __shared__ uint4 memory[];
     float *samples = (float *)memory;
     int side = f.real.side, columns = WIDTH + side - 1, sum_pitch = precise_sum_pitch(side);
@@ -311,7 +280,7 @@ static void plan_precise(const struct conv_stencil *stencil, struct conv_stencil
     f.start = stencil->fbias;
     f.keep_below = stencil->fkeep_below;
     f.real = stencil->real;
-    int rows = precise_shape::TILE_HEIGHT + 2 * f.block.radius, ahead = 2 * precise_shape::STEP;
+    int rows = precise_shape::TILE_HEIGHT + 2 * f.block.radius, ahead = 2 * STEP;
     int sums = precise_shape::TILE_HEIGHT * precise_sum_pitch(f.real.side) + ahead;
     constants->shared_bytes =
         (size_t)(rows * f.block.pitch) * sizeof(float) + (size_t)sums * sizeof(double);
@@ -328,25 +297,30 @@ static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_pl
     struct float_filter<SIDE> &f = constants->filter;
     struct tap_layout layout = layout_block<shape>(&f.block, stencil, SIDE);
     f.row_coefs = layout.row_taps;
-    f.left = layout.left;
-    f.side = stencil->width;
+    f.symmetric = stencil->symmetric;
     f.start = stencil->fbias;
     f.divisor = stencil->fdivisor;
-    f.offset = stencil->fbias;
     for (int j = 0; j < stencil->height; j++)
-        for (int i = 0; i < stencil->width; i++)
-            f.coef[(layout.top + j) * f.row_coefs + layout.left + i] =
+        for (int i = SIDE ? 0 : j; i < stencil->width; i++)
+            f.coef[SIDE ? (layout.top + j) * SIDE + layout.left + i : (i - j) * f.row_coefs + j] =
                 stencil->fcoef[j * stencil->width + i];
-    constants->shared_bytes =
-        (size_t)f.block.pitch * (shape::TILE_HEIGHT + 2 * f.block.radius) * sizeof(float);
+    size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f.block.radius + (SIDE ? 0 : STEP + 1));
+    constants->shared_bytes = ((size_t)f.block.pitch * rows + RUN) * sizeof(float);
     constants->launch = launch_blocks<shape, struct float_filter<SIDE>>;
-    constants->kernel =
-        stencil->magnitude ? blocked_floats<SIDE, true> : blocked_floats<SIDE, false>;
+    if constexpr (SIDE == 0)
+        constants->kernel = diagonal_floats;
+    else
+        constants->kernel = blocked_floats<SIDE, false>;
+    if constexpr (SIDE == 3)
+        if (stencil->magnitude)
+            constants->kernel = blocked_floats<SIDE, true>;
 }
 
 static bool can_floats(const struct conv_stencil *stencil)
 {
-    return stencil->depth == 32 && (!stencil->keeps || stencil->real.side);
+    int side = max(stencil->width, stencil->height);
+    bool fits = stencil->magnitude ? side <= 3 : stencil->symmetric || side <= 7;
+    return stencil->depth == 32 && (stencil->real.side || (fits && !stencil->keeps));
 }
 
 static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
@@ -358,13 +332,15 @@ static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_
         plan_side<3>(stencil, plan);
     else if (side <= 5)
         plan_side<5>(stencil, plan);
+    else if (side <= 7)
+        plan_side<7>(stencil, plan);
     else
         plan_side<0>(stencil, plan);
 }
 
 const struct conv_variant conv_cuda_blocked_floats = {
     "cuda_blocked_floats",
-    "float32 samples: tile in shared memory, 4 x 8 sums per thread",
+    "float32 samples: tile in shared memory, 4 x 8 or 16 sums per thread",
     CONV_ON_CUDA,
     75,
     can_floats,

@@ -24,17 +24,22 @@ static __global__ void constant(const struct conv_stencil_plane *planes, int cou
 
     enum conv_border border = (enum conv_border)filter.border;
     int left = x - filter.width / 2, top = y - filter.height / 2;
-    Sum sum;
-    start_sum(sum, filter.rounding);
-    for (int j = 0; j < filter.height; j++) {
+    auto sample = [&](int i, int j) {
+        int sx = conv_border_index(border, left + i, plane.width);
         int sy = conv_border_index(border, top + j, plane.height);
         const Sample *row = (const Sample *)(plane.src + sy * plane.src_stride);
-        for (int i = 0; i < filter.width; i++) {
-            int sx = conv_border_index(border, left + i, plane.width);
-            int sample = sx < 0 || sy < 0 ? (int)filter.border_value : row[sx];
-            add_tap(sum, filter.coef[j * filter.width + i], (operand<Sum>)sample);
-        }
-    }
+        return (operand<Sum>)(sx < 0 || sy < 0 ? (int)filter.border_value : row[sx]);
+    };
+    Sum sum;
+    start_sum(sum, filter.rounding);
+    bool symmetric = FLOATS && filter.symmetric;
+    for (int d = 0; d < filter.width && symmetric; d++)
+        for (int j = 0; j < filter.width - d; j++)
+            add_tap(sum, filter.coef[j * filter.width + j + d],
+                    d ? sample(j + d, j) + sample(j, j + d) : sample(j, j));
+    for (int j = 0; j < filter.height && !symmetric; j++)
+        for (int i = 0; i < filter.width; i++)
+            add_tap(sum, filter.coef[j * filter.width + i], sample(i, j));
     uint8_t *row = plane.dst + y * plane.dst_stride;
     if constexpr (FLOATS)
         ((float *)row)[x] = divide_sum(sum, filter.rounding);

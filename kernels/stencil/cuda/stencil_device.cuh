@@ -91,6 +91,7 @@ struct taps {
     int32_t border;
     float border_value;
     int32_t coef[CONV_FILTER_MAX_TAPS]; // row by row: integers, or the bits of floats for SUM_FLOAT
+    int32_t symmetric;                  // as in struct conv_stencil
 };
 
 extern "C" {

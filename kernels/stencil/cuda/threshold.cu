@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Filters with a threshold, by register blocking as in blocked.cu: a sum that is near its sample is
 // replaced by it. For all sample types and results; with float32 samples, taps that are 0 are
-// skipped, as in blocked_floats.cu.
+// skipped, as in blocked_floats.cu, and matrices that it cannot do have a threshold of 0 here.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
 
-#define STRIP 2 // output rows at a time
 // A padded row of taps is at most 32 long: see layout_block.
 #define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
 
@@ -60,7 +59,7 @@ static __device__ inline void filter_strips(const Sample *from,
                                             const struct conv_stencil_plane &plane, int x, int y,
                                             const struct threshold_filter &f)
 {
-    constexpr int COLUMNS = shape::COLUMNS;
+    constexpr int COLUMNS = shape::COLUMNS, STRIP = sizeof(Sample) == 4 ? 4 : 2; // output rows
     bool aligned = packed4_aligned<Sample>(plane.dst, plane.dst_stride);
     int pitch = f.block.pitch;
 #pragma unroll 1
@@ -122,7 +121,8 @@ static __global__ void __launch_bounds__(shape::THREADS, 4)
 
 static bool can_threshold(const struct conv_stencil *stencil)
 {
-    return stencil->keeps && !stencil->real.side;
+    return stencil->depth == 32 ? !stencil->real.side && !stencil->magnitude && !stencil->symmetric
+                                : stencil->keeps;
 }
 
 static void plan_threshold(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
@@ -152,7 +152,7 @@ static void plan_threshold(const struct conv_stencil *stencil, struct conv_stenc
 
 const struct conv_variant conv_cuda_threshold = {
     "cuda_threshold",
-    "filters with a threshold: tile in shared memory, 4 x 2 sums per thread",
+    "thresholds, any float32 matrix: tile in shared memory, 4 x 2 or 4 sums per thread",
     CONV_ON_CUDA,
     75,
     can_threshold,
