@@ -416,7 +416,7 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
     float *weights_to = memory.stages + STEP * P + vector_row * UNIT * M + vector_column;
     const typename Config::tap *taps = memory.taps + load_row;
     int load = first; // the next chunk to load
-    // Copying weights before all this, which they do not need: 1.005 times as long (43 layers, H200).
+    // Weights copied before this, which they do not need: 1.005 times as long (43 layers, H200).
     gemm_fill_taps<Config>(p, memory, first * STEP / GEMM_TAPS * GEMM_TAPS);
     __syncthreads(); // offsets are complete
 #pragma unroll 1
