@@ -45,7 +45,7 @@ static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer 
 static double cost(const struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                    int lanes)
 {
-    double rows = blocked->direct ? blocked->height : blocked->rows, columns = blocked->columns;
+    double rows = blocked->rows, columns = blocked->columns;
     double taps = (double)conv_layer_taps(layer);
     double vectors = blocked->adjoining ? ceil(rows * columns / lanes)
                                         : rows * (round_up(blocked->columns, lanes) / lanes);
