@@ -338,21 +338,7 @@ static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_
         plan_side<0>(stencil, plan);
 }
 
-const struct conv_variant conv_cuda_blocked_floats = {
-    "cuda_blocked_floats",
-    "float32 samples: tile in shared memory, 4 x 8 or 16 sums per thread",
-    CONV_ON_CUDA,
-    75,
-    can_floats,
-    score_always<30>,
-    plan_blocked_floats,
-    run_planned,
-    shape::TILE_WIDTH,
-    shape::TILE_HEIGHT,
-    true,
-    true,
-    true,
-    true,
-    false,
-    false,
-};
+CONV_CUDA_VARIANT_OF(MAGNITUDES | FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS, blocked_floats, 75,
+                     "float32 samples: tile in shared memory, 4 x 8 or 16 sums per thread",
+                     can_floats, score_always<30>, plan_blocked_floats, run_planned,
+                     shape::TILE_WIDTH, shape::TILE_HEIGHT);

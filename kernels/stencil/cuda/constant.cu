@@ -63,21 +63,6 @@ static enum conv_status run_constant(const struct conv_stencil_plan *plan,
     return launch_status();
 }
 
-const struct conv_variant conv_cuda_constant = {
-    "cuda_constant",
-    "one thread per sample, filter in constant memory",
-    CONV_ON_CUDA,
-    75,
-    NULL,
-    score_always<11>,
-    plan_taps,
-    run_constant,
-    BLOCK_WIDTH,
-    BLOCK_HEIGHT,
-    false,
-    true,
-    false,
-    false,
-    false,
-    false,
-};
+CONV_CUDA_VARIANT_OF(FLOAT_RESULTS, constant, 75,
+                     "one thread per sample, filter in constant memory", NULL, score_always<11>,
+                     plan_taps, run_constant, BLOCK_WIDTH, BLOCK_HEIGHT);

@@ -351,21 +351,6 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
     return status;
 }
 
-const struct conv_variant conv_cuda_decimated = {
-    "cuda_decimated",
-    "large Gaussians, by way of a coarse image",
-    CONV_ON_CUDA,
-    75,
-    NULL,
-    score_always<50>,
-    plan_decimated,
-    run_decimated,
-    128,
-    64,
-    false,
-    true,
-    true,
-    true,
-    false,
-    true,
-};
+CONV_CUDA_VARIANT_OF(FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS | DECIMATED, decimated, 75,
+                     "large Gaussians, by way of a coarse image", NULL, score_always<50>,
+                     plan_decimated, run_decimated, 128, 64);

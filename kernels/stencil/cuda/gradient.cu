@@ -155,21 +155,6 @@ static bool can_gradient(const struct conv_stencil *stencil)
     return conv_stencil_smoothing(stencil, &outer, &inner);
 }
 
-const struct conv_variant conv_cuda_gradient = {
-    "cuda_gradient",
-    "gradient magnitudes, sums in registers",
-    CONV_ON_CUDA,
-    75,
-    can_gradient,
-    score_always<50>,
-    plan_gradient,
-    run_planned,
-    shape::TILE_WIDTH,
-    shape::TILE_HEIGHT,
-    true,
-    true,
-    false,
-    false,
-    false,
-    false,
-};
+CONV_CUDA_VARIANT_OF(MAGNITUDES | FLOAT_RESULTS, gradient, 75,
+                     "gradient magnitudes, sums in registers", can_gradient, score_always<50>,
+                     plan_gradient, run_planned, shape::TILE_WIDTH, shape::TILE_HEIGHT);

@@ -13,17 +13,31 @@
 
 // --- variants ------------------------------------------------------------------------------------
 
-// A variant of the table; `method` is its name without "cuda_". tile: samples that a block writes.
-#define CONV_CUDA_VARIANT(method, capability, summary, can, score, plan, run, tile_width,          \
-                          tile_height)                                                             \
-    const struct conv_variant conv_cuda_##method = CONV_CUDA_VARIANT_VALUE(                        \
-        method, capability, summary, can, score, plan, run, tile_width, tile_height)
+// Kinds of stencils that a variant supports: see struct conv_variant.
+enum variant_kinds {
+    MAGNITUDES = 1,
+    FLOAT_RESULTS = 2,
+    FLOAT_SAMPLES = 4,
+    THRESHOLDS = 8,
+    SEVERAL_CHANNELS = 16,
+    DECIMATED = 32
+};
 
-#define CONV_CUDA_VARIANT_VALUE(method, capability, summary, can, score, plan, run, tile_width,    \
-                                tile_height)                                                       \
+// A variant of the table; `method` is its name without "cuda_". tile: samples that a block writes.
+// The first one has no kinds.
+#define CONV_CUDA_VARIANT(method, ...) CONV_CUDA_VARIANT_OF(0, method, __VA_ARGS__)
+#define CONV_CUDA_VARIANT_VALUE(...) CONV_CUDA_VARIANT_OF_VALUE(0, __VA_ARGS__)
+#define CONV_CUDA_VARIANT_OF(kinds, method, ...)                                                   \
+    const struct conv_variant conv_cuda_##method =                                                 \
+        CONV_CUDA_VARIANT_OF_VALUE(kinds, method, __VA_ARGS__)
+
+#define CONV_CUDA_VARIANT_OF_VALUE(kinds, method, capability, summary, can, score, plan, run,      \
+                                   tile_width, tile_height)                                        \
     {                                                                                              \
         "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, plan, run, tile_width,     \
-            tile_height, false, false, false, false, false, false                                  \
+            tile_height, ((kinds)&MAGNITUDES) != 0, ((kinds)&FLOAT_RESULTS) != 0,                  \
+            ((kinds)&FLOAT_SAMPLES) != 0, ((kinds)&THRESHOLDS) != 0,                               \
+            ((kinds)&SEVERAL_CHANNELS) != 0, ((kinds)&DECIMATED) != 0                              \
     }
 
 // The constants of a plan, zeroed by conv_stencil_plan_init.

@@ -150,21 +150,8 @@ static void plan_threshold(const struct conv_stencil *stencil, struct conv_stenc
     });
 }
 
-const struct conv_variant conv_cuda_threshold = {
-    "cuda_threshold",
+CONV_CUDA_VARIANT_OF(
+    FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS, threshold, 75,
     "thresholds, any float32 matrix: tile in shared memory, 4 x 2 or 4 sums per thread",
-    CONV_ON_CUDA,
-    75,
-    can_threshold,
-    score_always<30>,
-    plan_threshold,
-    run_planned,
-    shape::TILE_WIDTH,
-    shape::TILE_HEIGHT,
-    false,
-    true,
-    true,
-    true,
-    false,
-    false,
-};
+    can_threshold, score_always<30>, plan_threshold, run_planned, shape::TILE_WIDTH,
+    shape::TILE_HEIGHT);

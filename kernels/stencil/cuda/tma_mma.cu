@@ -100,21 +100,7 @@ static void plan_tma_mma(const struct conv_stencil *stencil, struct conv_stencil
         plan_rows<9>(stencil, plan);
 }
 
-const struct conv_variant conv_cuda_tma_mma = {
-    "cuda_tma_mma",
-    "taps on int8 tensor cores, samples through the bulk copy engine",
-    CONV_ON_CUDA,
-    90,
-    fits_bytes,
-    score_always<80>,
-    plan_tma_mma,
-    run_planned,
-    tile_traits::TILE_WIDTH,
-    tile_traits::TILE_HEIGHT,
-    false,
-    false,
-    false,
-    false,
-    true,
-    false,
-};
+CONV_CUDA_VARIANT_OF(SEVERAL_CHANNELS, tma_mma, 90,
+                     "taps on int8 tensor cores, samples through the bulk copy engine", fits_bytes,
+                     score_always<80>, plan_tma_mma, run_planned, tile_traits::TILE_WIDTH,
+                     tile_traits::TILE_HEIGHT);

@@ -165,21 +165,9 @@ static int score_tma_mma_wide(const struct conv_stencil *stencil, size_t)
     return max(stencil->width, stencil->height) >= 5 ? 70 : 48;
 }
 
-const struct conv_variant conv_cuda_tma_mma_wide = {
-    "cuda_tma_mma_wide",
+CONV_CUDA_VARIANT_OF(
+    THRESHOLDS, tma_mma_wide, 90,
     "two passes on int8 tensor cores, for precise weights, and for sharpening by such a blur",
-    CONV_ON_CUDA,
-    90,
-    can_tma_mma_wide,
-    score_tma_mma_wide,
-    plan_tma_mma_wide,
-    run_planned,
+    can_tma_mma_wide, score_tma_mma_wide, plan_tma_mma_wide, run_planned,
     separable_mma_traits<SHORT_FACTOR>::TILE_WIDTH,
-    separable_mma_traits<SHORT_FACTOR>::TILE_HEIGHT,
-    false,
-    false,
-    false,
-    true,
-    false,
-    false,
-};
+    separable_mma_traits<SHORT_FACTOR>::TILE_HEIGHT);
