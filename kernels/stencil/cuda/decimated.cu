@@ -148,10 +148,11 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
 
 struct decimated_constants {
     void (*reduce)(struct decimated_filter);
+    void (*share)(struct decimated_filter); // the same with SHARES, for large steps, or NULL
     void (*filter_image)(struct decimated_filter);
     void (*enlarge)(struct decimated_filter);
-    int table_bytes, sample_bytes;
-    int stage_rows, reducing_blocks; // of a block that reduces, of a processor
+    int table_bytes, sample_bytes, sum_bytes; // the last of a strip
+    int stage_rows, reducing_blocks;          // of a block that reduces, of a processor
     struct decimated_filter filter;
 };
 
@@ -161,11 +162,13 @@ static void set_kernels(struct decimated_constants *constants)
     struct decimated_filter &f = constants->filter;
     // Stages of about 32 KB or less.
     constants->sample_bytes = (int)sizeof(Sample);
+    constants->sum_bytes = STRIP_SUMS(Sample) * WARP * (int)sizeof(uint32_t);
     bool small = f.step > 2 && f.step * constants->sample_bytes <= 8;
     constants->stage_rows = small ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
     constants->reduce = small        ? reduce_bytes<Sample, ROW_GROUPS, 1>
                         : f.step > 2 ? reduce_bytes<Sample, ROW_GROUPS / 2, 2>
                                      : reduce_bytes<Sample, ROW_GROUPS / 2, 1>;
+    constants->share = f.step > 2 && !small ? reduce_bytes<Sample, ROW_GROUPS / 2, 2, true> : NULL;
     constants->reducing_blocks = REDUCING_BLOCKS(Sample);
     constants->filter_image = filter_bytes<Sample>;
     if (f.up_parts == 1)
@@ -293,6 +296,7 @@ static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
     int room = min(plan->cuda.block_shared_bytes,
                    plan->cuda.shared_bytes / constants->reducing_blocks - 1024);
     int shared;
+    bool shares;
     int64_t most = 0;
     f->strips = 2 * REDUCE_THREADS / WARP;
     do {
@@ -302,15 +306,20 @@ static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
         f->pitch = (bytes + f->segments * SEGMENT + 63) / 128 * 128 + 64;
         shared = BARRIER_BYTES + constants->table_bytes +
                  REDUCE_STAGES * constants->stage_rows * f->pitch;
+        // Four warps or more for a strip; two took 2 to 4 % longer than one.
+        shares = constants->share && f->strips <= REDUCE_THREADS / WARP / 4;
+        if (shares)
+            shared += f->strips * constants->sum_bytes;
     } while (shared > room && f->strips > 1);
     int64_t slots =
         max(1, min(plan->cuda.shared_bytes / (shared + 1024), constants->reducing_blocks));
     slots *= plan->cuda.processors;
     f->strip_rows = divide_rows(f, planes, count, true, 1, slots, 1,
                                 3 + (8.0 * ROW_GROUPS + 32) / f->step, &most);
-    if (allow_shared_memory(plan, (const void *)constants->reduce) != cudaSuccess)
+    auto *reduce = shares ? constants->share : constants->reduce;
+    if (allow_shared_memory(plan, (const void *)reduce) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    start(constants->reduce, REDUCE_THREADS, most, count, (size_t)shared, false, f, stream);
+    start(reduce, REDUCE_THREADS, most, count, (size_t)shared, false, f, stream);
     return CONV_OK;
 }
 

@@ -131,9 +131,10 @@ __device__ static inline void wait_for_cells(void)
 #define STRIP 16           // coarse columns of a warp, and coarse rows under way
 #define ROW_GROUPS 4       // of 8 rows of pixels, for a second product
 #define SEGMENT 64         // bytes of a row of pixels: 16 of a lane
-#define REDUCE_THREADS 256 // of a block: a warp for each strip, and more that load samples
+#define REDUCE_THREADS 256 // of a block: one warp or more for each strip
 #define REDUCE_STAGES 3    // of rows that a block has asked for
 #define BARRIER_BYTES 64   // of shared memory
+#define STRIP_SUMS(sample) (8 * bytes_of<sample>::PARTS)      // of a lane
 #define REDUCING_BLOCKS(sample) (sizeof(sample) == 1 ? 2 : 1) // of a processor
 #define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
 
@@ -237,10 +238,12 @@ struct part {
     bool repeats;       // the border repeats samples, too
 };
 
-// A warp's strip of it.
+// A warp's strip of it. Where a block has few strips, several warps share each: they multiply
+// different segments, and the first one gets all sums.
 struct strip {
     int x, column;             // of its first pixel, and its first coarse sample
-    int segment, last_segment; // those that coarse samples of the plane depend on
+    int segment, last_segment; // those of the warp that coarse samples of the plane depend on
+    int share, shares;         // of the warps of a strip; others only load
 };
 
 // Calls take(row, chunk) for each chunk of a stage that the thread loads.
@@ -540,12 +543,35 @@ __device__ static inline void reduce_rows(int32_t (*row_sums)[bytes_of<Sample>::
     }
 }
 
+// Moves the sums of warps that share a strip to the first one. `shared` is 0 before and after.
+template <typename Sample>
+__device__ static inline void collect_sums(int32_t (*sums)[bytes_of<Sample>::PARTS][4],
+                                           uint32_t (*shared)[WARP], const struct strip &s)
+{
+    int lane = (int)threadIdx.x % WARP;
+    int32_t *own = &sums[0][0][0];
+#pragma unroll
+    for (int i = 0; i < STRIP_SUMS(Sample); i++)
+        if (s.share > 0 && s.share < s.shares) {
+            atomicAdd(&shared[i][lane], (uint32_t)own[i]);
+            own[i] = 0;
+        }
+    __syncthreads(); // sums of other threads; they are read before the next ones are added
+#pragma unroll
+    for (int i = 0; i < STRIP_SUMS(Sample); i++)
+        if (s.share == 0) {
+            own[i] += (int32_t)shared[i][lane];
+            shared[i][lane] = 0;
+        }
+}
+
 // STAGES of GROUPS groups of 8 rows each make a second product.
-template <typename Sample, int GROUPS, int STAGES>
+template <typename Sample, int GROUPS, int STAGES, bool SHARES>
 __device__ static inline void
-reduce_part(const uint4 *tables, uint8_t *ring, uint64_t *full, uint32_t *parities,
-            const struct part &part, const struct strip &s, const struct conv_stencil_plane &plane,
-            const struct grid<Sample> &grid, const struct decimated_filter &f)
+reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64_t *full,
+            uint32_t *parities, const struct part &part, const struct strip &s,
+            const struct conv_stencil_plane &plane, const struct grid<Sample> &grid,
+            const struct decimated_filter &f)
 {
     typedef struct bytes_of<Sample> bytes;
     constexpr int ROWS = 8 * GROUPS;
@@ -591,6 +617,8 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint64_t *full, uint32_t *pariti
             rest -= f.step, end++;
         if (--until && y + f.block_rows < part.end)
             continue;
+        if (SHARES)
+            collect_sums<Sample>(sums, shared, s);
         // A row ends 2 steps after it.
         store_complete<Sample>(sums, part, s, done - 2, end - 2, grid, f.pad);
         done = end;
@@ -630,9 +658,10 @@ __device__ static inline void set_bulk(struct part *part, const struct conv_sten
 #endif
 }
 
-// Blocks have parts from left to right and from top to bottom, and each warp a strip of these.
-// Shared: the tables and a ring of stages.
-template <typename Sample, int GROUPS, int STAGES>
+// Blocks have parts from left to right and from top to bottom, and each warp a strip of these, or,
+// if it SHARES one, some of its segments.
+// Shared: the tables, sums of strips and a ring of stages.
+template <typename Sample, int GROUPS, int STAGES, bool SHARES = false>
 static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample))
     reduce_bytes(const __grid_constant__ struct decimated_filter f)
 {
@@ -643,13 +672,18 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
     const struct grid<Sample> grid = find_grid<Sample>(f, plane);
     uint64_t *full = (uint64_t *)memory;
     uint4 *tables = (uint4 *)(memory + BARRIER_BYTES);
-    uint8_t *ring = (uint8_t *)(tables + (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
+    uint32_t(*shared)[WARP] =
+        (uint32_t(*)[WARP])(tables + (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
+    int shared_rows = SHARES ? f.strips * STRIP_SUMS(Sample) : 0;
+    uint8_t *ring = (uint8_t *)(shared + shared_rows);
     uint32_t *down = (uint32_t *)(ring + (REDUCE_STAGES - 1) * ROWS * f.pitch); // for a while
     int warp = (int)threadIdx.x / WARP, step = f.step;
     int strips = count_strips(f.pad, grid.coarse_width), across = (strips - 1) / f.strips + 1;
     int items = across * ((grid.coarse_height - 1) / f.strip_rows + 1);
     for (int i = (int)threadIdx.x; i <= 2 * step; i += REDUCE_THREADS)
         down[i] = i < step ? f.down[i][1] : i < 2 * step ? f.down[i - step][0] : 0;
+    for (int i = (int)threadIdx.x; i < shared_rows * WARP; i += REDUCE_THREADS)
+        shared[0][i] = 0;
     uint32_t parities = 0; // of the stages
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
@@ -681,16 +715,22 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
             write_tables<Sample>((uint32_t *)tables, down, f);
             start_next();
         }
-        int place = (first_strip(f.pad) + part.strip + warp) * STRIP + 2; // of the first column
+        struct strip s;
+        s.shares = SHARES ? REDUCE_THREADS / WARP / part.strips : 1;
+        s.share = warp / part.strips;
+        int strip = warp - s.share * part.strips;
+        int place = (first_strip(f.pad) + part.strip + strip) * STRIP + 2; // of the first column
         int left = max(-1 - f.pad - place, 0);
         int right = min(grid.coarse_width - 2 - f.pad - place, STRIP - 1);
-        struct strip s;
-        s.x = part.x + warp * STRIP * step;
-        bool used = warp < part.strips; // else it only loads
-        s.column = used ? place + 1 + f.pad : grid.coarse_width;
-        s.segment = (left * step + 1) * bytes::COUNT / SEGMENT;
-        s.last_segment = used ? ((right + 4) * step - 1) * bytes::COUNT / SEGMENT : -1;
-        reduce_part<Sample, GROUPS, STAGES>(tables, ring, full, &parities, part, s, plane, grid, f);
+        int first = (left * step + 1) * bytes::COUNT / SEGMENT;
+        int segments = ((right + 4) * step - 1) * bytes::COUNT / SEGMENT + 1 - first;
+        s.x = part.x + strip * STRIP * step;
+        s.column = s.share == 0 ? place + 1 + f.pad : grid.coarse_width;
+        s.segment = first + segments * s.share / s.shares;
+        s.last_segment = s.share < s.shares ? first + segments * (s.share + 1) / s.shares - 1 : -1;
+        reduce_part<Sample, GROUPS, STAGES, SHARES>(tables, ring,
+                                                    shared + strip * STRIP_SUMS(Sample), full,
+                                                    &parities, part, s, plane, grid, f);
     }
 }
 
