@@ -7,6 +7,8 @@ Gradients are those of torch, by whatever algorithm it chooses: the forward pass
 """
 
 import math
+import os
+import threading
 from typing import Any, TypeVar
 
 import torch
@@ -97,6 +99,8 @@ _MOST_LAYERS = 1024
 _MOST_NUMBERS = 1 << 27  # of all weights that are kept; a layer has them twice
 _layers: dict = {}
 _numbers = [0]
+_lock = threading.RLock()  # of both; with a GIL, too, another thread may run between two lines
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 # What a call needs to know: (layer, shape of the result, bytes of workspace, strides of x in bytes)
 _MOST_CALLS = 4096
 _calls: dict = {}
@@ -115,17 +119,18 @@ def _is_plain(x, weight, bias):
 
 
 def _prepared(key):
-    layer = _layers.get(key)
-    if layer is None:
-        device, _, shape, settings = key
-        layer = _layers[key] = _core.late_layer(tuple(shape), *settings)
-        _numbers[0] += 0 if device >= 0 else math.prod(shape)
-        while len(_layers) > 1 and (len(_layers) > _MOST_LAYERS or _numbers[0] > _MOST_NUMBERS):
-            device, _, shape, _ = oldest = next(iter(_layers))
-            _numbers[0] -= 0 if device >= 0 else math.prod(shape)
-            del _layers[oldest]
-            _calls.clear()
-    return layer
+    with _lock:
+        layer = _layers.get(key)
+        if layer is None:
+            device, _, shape, settings = key
+            layer = _layers[key] = _core.late_layer(tuple(shape), *settings)
+            _numbers[0] += 0 if device >= 0 else math.prod(shape)
+            while len(_layers) > 1 and (len(_layers) > _MOST_LAYERS or _numbers[0] > _MOST_NUMBERS):
+                device, _, shape, _ = oldest = next(iter(_layers))
+                _numbers[0] -= 0 if device >= 0 else math.prod(shape)
+                del _layers[oldest]
+                _calls.clear()
+        return layer
 
 
 def _learn(key, x, weight, bias, settings):

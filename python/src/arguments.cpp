@@ -12,10 +12,7 @@
 namespace convpy
 {
 
-namespace
-{
-
-Stream stream_of_number(nb::handle number)
+static Stream stream_of_number(nb::handle number)
 {
     if (PyLong_Check(number.ptr())) {
         long long value = PyLong_AsLongLong(number.ptr());
@@ -26,8 +23,6 @@ Stream stream_of_number(nb::handle number)
     }
     raise_value("%R is not the number of a CUDA stream", number.ptr());
 }
-
-} // namespace
 
 int parse_int(nb::handle value, const char *name)
 {

@@ -41,7 +41,6 @@ constexpr uintptr_t least_bytes = 4 * large_page; // below it there is little to
 // advice on how to back memory that has not been used. All of it may be refused.
 void advise(uintptr_t first, uintptr_t end, bool now)
 {
-#ifdef MADV_HUGEPAGE
     if (end - first < least_bytes)
         return;
     (void)madvise(reinterpret_cast<void *>(first), end - first, MADV_HUGEPAGE);
@@ -49,11 +48,6 @@ void advise(uintptr_t first, uintptr_t end, bool now)
     if (now)
         (void)madvise(reinterpret_cast<void *>(from), end / large_page * large_page - from,
                       MADV_COLLAPSE);
-#else
-    (void)first;
-    (void)end;
-    (void)now;
-#endif
 }
 
 // Asks for pages of 2 MiB for blocks that have not been written to yet, also for neighbouring

@@ -7,10 +7,7 @@
 namespace convpy
 {
 
-namespace
-{
-
-PyObject *class_of(conv_status status)
+static PyObject *class_of(conv_status status)
 {
     switch (status) {
     case CONV_ERR_IO:
@@ -25,8 +22,6 @@ PyObject *class_of(conv_status status)
         return PyExc_ValueError;
     }
 }
-
-} // namespace
 
 nb::object message_text(const std::string &message)
 {

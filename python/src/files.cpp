@@ -11,15 +11,10 @@
 namespace convpy
 {
 
-namespace
-{
-
-bool is_path(nb::handle item)
+static bool is_path(nb::handle item)
 {
     return nb::isinstance<nb::str>(item) || nb::hasattr(item, "__fspath__");
 }
-
-} // namespace
 
 Files::Files(nb::handle data)
 {
@@ -68,16 +63,11 @@ Format format_of(const conv_bytes &file)
     return file.size >= 3 && memcmp(file.data, "\xff\xd8\xff", 3) == 0 ? Format::jpeg : Format::any;
 }
 
-namespace
-{
-
 // A core decodes about 350 MB/s of samples, a GPU 60 GB/s. The threads of a group wait for its last
 // image, so groups have many images.
 constexpr uint64_t core_samples = uint64_t{100} << 20;
 constexpr uint64_t device_samples = uint64_t{16} << 30;
 constexpr uint64_t slow_factor = 16;
-
-} // namespace
 
 uint64_t samples_of(const conv_image &image)
 {

@@ -9,14 +9,9 @@
 namespace convpy
 {
 
-namespace
-{
-
-std::atomic<bool> shutting_down{false};
-std::atomic<int> returning{0}; // threads that are about to take the GIL
-std::thread::id last_thread;
-
-} // namespace
+static std::atomic<bool> shutting_down{false};
+static std::atomic<int> returning{0}; // threads that are about to take the GIL
+static std::thread::id last_thread;
 
 // A thread counts itself before it looks at the flag, and the flag is set before the threads are
 // counted: one of the two sees the other.

@@ -64,14 +64,23 @@ Kind kind_of(nb::handle array)
         nb::object reference;
     };
     static auto *types = new std::unordered_map<PyObject *, Known>;
+    static nb::ft_mutex lock; // nothing where Python has a GIL
     nb::handle type = array.type();
-    auto found = types->find(type.ptr());
-    if (found != types->end())
-        return found->second.kind;
+    {
+        nb::ft_lock_guard guard(lock);
+        auto found = types->find(type.ptr());
+        if (found != types->end())
+            return found->second.kind;
+    }
     Kind kind = kind_of_type(type);
     PyObject *key = type.ptr();
-    nb::object forget = nb::cpp_function([key](nb::handle) { types->erase(key); });
-    types->emplace(key, Known{kind, nb::weakref(type, forget)});
+    nb::object forget = nb::cpp_function([key](nb::handle) {
+        nb::ft_lock_guard guard(lock);
+        types->erase(key);
+    });
+    Known known{kind, nb::weakref(type, forget)};
+    nb::ft_lock_guard guard(lock);
+    types->emplace(key, std::move(known));
     return kind;
 }
 

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ def test_threads_get_their_own_results(noise):
     images = [noise((50 + i, 60, 3)) for i in range(16)]
     files = [conv.encode_png(image) for image in images]
     shared = conv.Filter("gaussian5,emboss")
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        assert not sys._is_gil_enabled(), "the module made Python without a GIL begin to use one"
     wanted = [shared(image) for image in images]
 
     def work(i):

@@ -18,7 +18,6 @@
 struct command {
     struct conv_options options; // as they take effect
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-    int filter_count;
     struct conv_device device;
     struct conv_page page;
     struct conv_bench_compare *compare; // of --compare, or NULL
@@ -39,7 +38,6 @@ static void fill_common(struct command *command)
     struct conv_bench_options *bench = &command->bench;
     bench->choice = options;
     bench->filters = command->filters;
-    bench->filter_count = command->filter_count;
     bench->format = options->report.json ? CONV_BENCH_JSON
                     : options->bench.csv ? CONV_BENCH_CSV
                     : options->bench.svg ? CONV_BENCH_SVG
@@ -63,17 +61,10 @@ static void fill_folder(struct command *command)
 static enum conv_status parse_chain(struct command *command, struct conv_err *err)
 {
     return conv_commands_parse_chain(&command->options, command->options.bench.filter,
-                                     command->filters, &command->filter_count, err);
+                                     command->filters, &command->bench.filter_count, err);
 }
 
 // --- kernels -------------------------------------------------------------------------------------
-
-static enum conv_status refuse_device(const struct command *command, struct conv_err *err)
-{
-    return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
-                           "%s cannot be combined with the device %.64s",
-                           command->options.machine.variant, command->options.machine.device_text);
-}
 
 static enum conv_status find_variant(struct command *command, struct conv_err *err)
 {
@@ -107,7 +98,9 @@ static enum conv_status choose_places(struct command *command, bool variant, boo
     if (status)
         return status;
     if (variant && list.choice == (on_cuda ? CONV_DEVICE_CPU : CONV_DEVICE_GPU))
-        return refuse_device(command, err);
+        return conv_err_advise(
+            err, CONV_ERR_USAGE, CONV_HINT_VARIANT, "%s cannot be combined with the device %.64s",
+            command->options.machine.variant, command->options.machine.device_text);
     enum conv_device_choice choice = variant && !on_cuda ? CONV_DEVICE_CPU : list.choice;
     bench->ordinal = list.ordinals[0];
     bench->on_cpu = choice != CONV_DEVICE_GPU;
@@ -156,7 +149,6 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
         status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
-    fill_common(command);
     bench->depth = options->bench.depth == CONV_BENCH_16_BITS ? 16 : 8;
     bench->compare = command->compare;
     return conv_bench_kernels(bench, err);
@@ -203,7 +195,6 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
         status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
-    fill_common(command);
     bench->network = options->bench.network;
     bench->batch = options->bench.batch;
     if (bench->network)
@@ -254,16 +245,14 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     if (!status)
         status = parse_chain(command, err);
     if (!status)
-        status =
-            conv_device_open(&command->device, options, command->filters, command->filter_count,
-                             false, CONV_WORKLOAD_LARGE, bench->stop, err);
+        status = conv_device_open(&command->device, options, command->filters, bench->filter_count,
+                                  false, CONV_WORKLOAD_LARGE, bench->stop, err);
     if (!status)
         status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
     if (!command->device.ops->async && !options->machine.device_text && !options->report.quiet)
         conv_report_say("no GPU is used: comparing workers of the CPU instead of streams");
-    fill_common(command);
     fill_folder(command);
     bench->jobs = options->machine.jobs;
     bench->usual_streams =
@@ -294,7 +283,6 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
         status = parse_chain(command, err);
     if (status)
         return status;
-    fill_common(command);
     fill_folder(command);
     bench->jobs = options->machine.jobs_given ? options->machine.jobs : 0;
     return conv_bench_codec(bench, err);
@@ -312,6 +300,7 @@ int conv_bench_main(const struct conv_options *options)
         return conv_errors_fail(&err);
     }
     command->options = *options;
+    fill_common(command);
     conv_commands_say_note(&options->report);
     if (options->command == CONV_COMMAND_BENCH_KERNELS)
         status = bench_kernels(command, &err);

@@ -133,13 +133,13 @@ def clone(system):
 
 
 def build(name, kinds, folder):
-    """Runs tools/release in a fresh root and moves the files to `folder`."""
+    """Runs tools/release in a fresh root and moves the files to `folder`. The next one does not need its temporary clone."""
     system = unpack(name, folder + ".root")
     system.keep_objects()
     clone(system)
     options = "" if TOOLKIT else "--cpu"
     system.run("apt-get update -q && apt-get install -q -y --no-install-recommends git ca-certificates && cd /conv && "
-               f"CONV_CUDA_FOR={GPUS} tools/release {options} --only {kinds} /dist",
+               f"CONV_CUDA_FOR={GPUS} tools/release {options} --only {kinds} /dist && ! grep -l /tmp/ build-libraries/*/toolchain.cmake",
                timeout=3 * 3600, toolkit=TOOLKIT)
     shutil.move(system.path("/dist"), folder)
     shutil.rmtree(system.folder)

@@ -47,7 +47,7 @@ def test_files(release):
         assert sum(bool(re.fullmatch(kind, name)) for name in names) == 1, kind
     for name in (name for name in names if name.endswith(".spdx.json")):
         with open(os.path.join(release, name), encoding="utf-8") as file:
-            assert {"conv", "libpng", "zlib"} <= {package["name"] for package in json.load(file)["packages"]}
+            assert {"conv", "libpng", "zlib", "libstb", "nanobind" if ".whl" in name else "libgcc"} <= {package["name"] for package in json.load(file)["packages"]}
     with open(os.path.join(release, "SHA256SUMS"), encoding="utf-8") as file:
         sums = dict(reversed(line.split()) for line in file)
     assert set(sums) <= names and sum(name.endswith(".deb") for name in sums) == 3

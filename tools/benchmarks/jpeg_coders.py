@@ -77,7 +77,9 @@ def nvimgcodec(module, layout):
 
 
 PACKAGES = {"cpu": {"conv": conv_coder("cpu"), "cv2": opencv, "simplejpeg": simplejpeg, "torchvision.io": torchvision},
-            "cuda": {"conv": conv_coder("cuda"), "torchvision.io": torchvision_cuda, "nvidia.nvimgcodec": nvimgcodec}}
+            "cuda": {"conv": conv_coder("cuda"), "torchvision.io": torchvision_cuda, "nvidia.nvimgcodec": nvimgcodec,
+                     "torchcodec.decoders": lambda module, layout: layout == "CHW" and Coder(
+                         "torchcodec (nvJPEG)", functools.partial(module.decode_jpeg, device="cuda"), {}, tensor)}}
 
 
 # --- the case -------------------------------------------------------------------------------------------
