@@ -4,7 +4,6 @@
 // put_literals() and copy16(): see inflate_symbols.c.
 #include "png/cpu/inflate_internal.h"
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #define DROP CONV_INFLATE_DROP

@@ -35,16 +35,6 @@ CONV_HOST_DEVICE static inline uint32_t shift_in(uint32_t low, uint32_t high, ui
 #endif
 }
 
-// The lower word of high:low >> shift, 0 to 31 bits.
-CONV_HOST_DEVICE static inline uint32_t shift_out(uint32_t low, uint32_t high, uint32_t shift)
-{
-#ifdef __CUDA_ARCH__
-    return __funnelshift_r(low, high, shift);
-#else
-    return (uint32_t)(((uint64_t)high << 32 | low) >> (shift & 31));
-#endif
-}
-
 // Byte by byte, without a carry from one to the next.
 CONV_HOST_DEVICE static inline uint32_t subtract_bytes(uint32_t x, uint32_t y)
 {

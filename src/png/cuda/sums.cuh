@@ -37,19 +37,7 @@ CONV_HOST_DEVICE static inline uint32_t crc_multiply(uint32_t a, uint32_t b)
     return product;
 }
 
-// x^n mod P. x has the order 2^32 - 1, so n may be taken modulo that.
-CONV_HOST_DEVICE static inline uint32_t crc_power(uint32_t n)
-{
-    uint32_t power = CRC_ONE, square = CRC_ONE >> 1;
-    for (; n; n >>= 1) {
-        if (n & 1)
-            power = crc_multiply(power, square);
-        square = crc_multiply(square, square);
-    }
-    return power;
-}
-
-// n mod 2^32 - 1
+// n mod 2^32 - 1, the order of x: an exponent.
 CONV_HOST_DEVICE static inline uint32_t crc_exponent(uint64_t n)
 {
     n = (n >> 32) + (n & 0xffffffffu); // below 2^33: once more
