@@ -196,7 +196,7 @@ def test_files_of_other_programs(photos):
             file.write(b"no image")
     assert "2 done, 0 failed, 0 skipped; 2 ignored" in program.closing(run("emboss", "in", "out").err)
     result = run("emboss", "-r", "--json", "in", "out")
-    assert "3 done, 0 failed, 0 skipped; 3 ignored" in program.closing(result.err) and result.records()[-1]["ignored"] == 3
+    assert "3 done, 0 failed, 0 skipped, 2 files replaced; 3 ignored" in program.closing(result.err) and result.records()[-1]["ignored"] == 3
     assert "3 to do, 0 failed, 0 skipped; 3 ignored\n" in run("emboss", "-r", "--dry-run", "in", "out").err
     assert " 3 failed" in program.closing(run("emboss", "-r", "--no-ignore", "in", "out", code=1).err)
     assert "no image" not in run("emboss", "in/._a.png", "x.png", code=1).err and not os.path.exists("x.png")
