@@ -193,8 +193,7 @@ static void put_interleaved(void *context, int y, const uint8_t *row)
         size_t count = (size_t)writer->row.width * (size_t)writer->row.channels;
         const uint16_t *samples = (const uint16_t *)(const void *)row;
         for (size_t i = 0; i < count; i++)
-            writer->native[i] =
-                __builtin_bswap16(samples[i]); // in a PNG file the high byte comes first
+            writer->native[i] = __builtin_bswap16(samples[i]); // a file has high bytes first
         from = writer->native;
     }
     conv_view_copier_row(&writer->copier, view, (uint8_t *)view->data + y * view->row_stride,
