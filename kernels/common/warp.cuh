@@ -8,6 +8,14 @@
 #define WARP 32
 #define ALL_LANES 0xffffffffu
 
+// Blocks of a processor for __launch_bounds__: Turing's has 1024 threads, later ones have 1536 or
+// more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define RESIDENT(threads, blocks) ((threads) * (blocks) > 1024 ? 1024 / (threads) : (blocks))
+#else
+#define RESIDENT(threads, blocks) (blocks)
+#endif
+
 __device__ inline uint32_t sum_lanes(uint32_t value)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800

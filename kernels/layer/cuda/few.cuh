@@ -7,6 +7,7 @@
 #ifndef CONV_KERNELS_LAYER_CUDA_FEW_CUH
 #define CONV_KERNELS_LAYER_CUDA_FEW_CUH
 
+#include "kernels/common/warp.cuh"
 #include "kernels/layer/cuda/layer_device.cuh"
 #include "kernels/layer/cuda/store_runs.cuh"
 
@@ -298,7 +299,7 @@ __device__ inline void few_add(float (&sum)[R][MT][T], const Unit &unit, int k, 
 // Up to G groups of maps, all of them unrolled.
 template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS,
           few_output OUTPUT>
-static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
+static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void few_fixed(
     const __grid_constant__ few_fixed_launch<G * MT *(1 + C * K * K)> launch)
 {
     const int taps = C * K * K;
@@ -331,7 +332,7 @@ static __global__ __launch_bounds__(THREADS, BLOCKS) void few_fixed(
 // of a row of taps.
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS,
           few_output OUTPUT>
-static __global__ __launch_bounds__(THREADS, BLOCKS) void few_uniform(
+static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void few_uniform(
     const __grid_constant__ few_fixed_launch<FEW_FLOATS> launch)
 {
     static_assert(MT % 2 == 0, "weights are read in pairs");
@@ -403,8 +404,9 @@ template <int MT> __device__ inline void few_weights(float (&to)[MT], const floa
 // Any number of groups, with their weights in shared memory. With too few images for all
 // multiprocessors, blocks share the groups: blockIdx.y is the number of the block's share.
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
-static __global__ __launch_bounds__(THREADS,
-                                    BLOCKS) void few_looped(const __grid_constant__ few_launch p)
+static __global__
+__launch_bounds__(THREADS,
+                  RESIDENT(THREADS, BLOCKS)) void few_looped(const __grid_constant__ few_launch p)
 {
     const int taps = C * K * K, padded = few_padded(MT), floats = (1 + taps) * padded;
     extern __shared__ float4 few_memory[];
@@ -470,8 +472,9 @@ __device__ inline void few_add_rows(float (&sum)[MT][T], Unit &unit, const few_l
 // weights are in shared memory: of those in parameters, a scheduler loads two to a uniform register
 // in about 24 cycles.
 template <int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
-static __global__ __launch_bounds__(THREADS,
-                                    BLOCKS) void few_channels(const __grid_constant__ few_launch p)
+static __global__
+__launch_bounds__(THREADS,
+                  RESIDENT(THREADS, BLOCKS)) void few_channels(const __grid_constant__ few_launch p)
 {
     static_assert(MT % 4 == 0, "weights are read in quads");
     const int taps = K * K, MB = 2; // maps that are stored together

@@ -226,7 +226,7 @@ __device__ inline void join_chunks(struct encode_block *block, const uint32_t *c
 
 // A block of 8 warps for a deflate block, one chunk per warp. Shared: a ring per warp, the block's
 // codes, and the table that multiplies CRCs by x^1024.
-static __global__ void __launch_bounds__(CHUNKS *WARP, PACK_BLOCKS)
+static __global__ void __launch_bounds__(CHUNKS *WARP, RESIDENT(CHUNKS *WARP, PACK_BLOCKS))
     pack(const struct encode_scratch scratch)
 {
     __shared__ uint32_t rings[CHUNKS * RING];
