@@ -111,6 +111,8 @@ static void print_totals(const struct conv_merge_totals *totals)
         printf(", %" PRIu64 " to do", totals->planned);
     if (totals->repeated)
         printf(", %" PRIu64 " done twice", totals->repeated);
+    if (totals->replaced)
+        printf(", %" PRIu64 " replaced", totals->replaced);
     printf("; %.2f s in total, the longest run %.2f s\n", totals->seconds, totals->longest);
 }
 

@@ -234,10 +234,11 @@ static enum conv_status read_file(struct conv_merge *merge, const struct report 
     return CONV_OK;
 }
 
-static void read_summary(struct report *report, const char *line)
+static void read_summary(struct conv_merge *merge, struct report *report, const char *line)
 {
     struct conv_json_value value;
     uint64_t code;
+    merge->totals.replaced += line_integer(line, "replaced");
     report->is_finished =
         conv_json_read(&value, line, "exit_code") && conv_json_integer(&value, &code) && code < 128;
     if (conv_json_read(&value, line, "seconds"))
@@ -271,7 +272,7 @@ static enum conv_status read_lines(struct conv_merge *merge, struct report *repo
         } else if (kind == RECORD) {
             status = read_file(merge, report, line, err);
         } else if (kind == SUMMARY) {
-            read_summary(report, line);
+            read_summary(merge, report, line);
         } else {
             merge->totals.damaged += whole;
         }
@@ -371,10 +372,7 @@ enum conv_merge_shard conv_merge_shard_state(const struct conv_merge *merge, int
 {
     if (merge->finished[shard])
         return CONV_MERGE_FINISHED;
-    for (int i = 0; i < merge->count; i++)
-        if (merge->reports[i].shard == shard)
-            return CONV_MERGE_UNFINISHED;
-    return CONV_MERGE_MISSING;
+    return merge->last[shard] ? CONV_MERGE_UNFINISHED : CONV_MERGE_MISSING;
 }
 
 const char *conv_merge_next_unfinished(const struct conv_merge *merge, int *at)
@@ -409,9 +407,7 @@ static void copy_file(const struct copy *copy, int number, const char *line)
         return;
     image->pass = copy->merge->pass;
     if (copy->stream)
-        fputs(line, copy->stream);
-    if (copy->stream && line[strlen(line) - 1] != '\n')
-        fputc('\n', copy->stream);
+        fprintf(copy->stream, "%.*s\n", (int)strcspn(line, "\n"), line);
     if (copy->failed && state == FAILED) {
         if (!line_text(input, sizeof input, line, "input"))
             snprintf(input, sizeof input, "%.*s", (int)name.size, name.text);
@@ -445,9 +441,10 @@ static void write_summary(const struct conv_merge *merge, FILE *stream, int exit
             "{\"type\":\"summary\",\"exit_code\":%d,\"done\":%" PRIu64 ",\"failed\":%" PRIu64
             ",\"skipped\":%" PRIu64 ",\"planned\":%" PRIu64 ",\"copied\":%" PRIu64
             ",\"seconds\":%.6f,\"pixels\":%" PRIu64 ",\"bytes_in\":%" PRIu64
-            ",\"bytes_out\":%" PRIu64,
+            ",\"bytes_out\":%" PRIu64 ",\"replaced\":%" PRIu64,
             exit_code, totals->done, totals->failed, totals->skipped, totals->planned,
-            totals->copied, totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out);
+            totals->copied, totals->seconds, totals->pixels, totals->bytes_in, totals->bytes_out,
+            totals->replaced);
     fprintf(stream,
             ",\"merged\":{\"reports\":%d,\"shards\":%d,\"longest\":%.6f,\"repeated\":%" PRIu64
             ",\"overlaps\":%" PRIu64 ",\"unreported\":%" PRIu64 ",\"mixed\":%s",

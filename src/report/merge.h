@@ -17,7 +17,8 @@ struct conv_merge_totals {
     int shards;                                      // of the job; 0: the runs are not shards
     uint64_t done, failed, skipped, planned, copied; // images, by their best outcome in any run
     uint64_t pixels, bytes_in, bytes_out;            // of all runs
-    double seconds, longest; // of all runs that came to their end, of one of them
+    uint64_t replaced;       // files, by outputs of runs that came to their end
+    double seconds, longest; // of all those runs, of one of them
     uint64_t repeated;       // images that two runs of one shard have processed
     uint64_t overlaps;       // images in several shards
     char overlap[256];       // the beginning of the name of one

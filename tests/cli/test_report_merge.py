@@ -41,7 +41,7 @@ def test_totals_are_those_of_all_shards(job):
     assert [whole[0]["type"], whole[-1]["type"], len(whole)] == ["begin", "summary", 26]
     assert sorted(r["input"] for r in whole[1:-1]) == sorted(f"in/{i:02}.png" for i in range(24))
     parts = [records(job / f"r{i}.jsonl")[-1] for i in range(SHARDS)]
-    for name in ("done", "pixels", "bytes_in", "bytes_out"):
+    for name in ("done", "replaced", "pixels", "bytes_in", "bytes_out"):
         assert whole[-1][name] == sum(part[name] for part in parts)
     assert merge(job, "-q", *(f"r{i}.jsonl" for i in range(SHARDS))).out == ""
 
@@ -77,7 +77,7 @@ def test_failed_images_are_named_until_a_later_run_does_them(job):
     fill(job / "in", "05.png")
     for index in range(SHARDS):
         shard(index, report="r{shard}-again.jsonl")
-    assert "24 done, 0 failed, 0 skipped, 23 done twice" in merge(job).out
+    assert "24 done, 0 failed, 0 skipped, 23 done twice, 47 replaced; " in merge(job).out
 
 
 def test_overlapping_shards_are_found(job):
