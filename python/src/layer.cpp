@@ -442,9 +442,9 @@ void bind_layer(nb::module_ &module)
         .def("run_with", &Layer::run_with)
         .def("__getstate__", &Layer::state)
         .def("__setstate__", restore_layer)
-        .def_prop_ro("weights", [](const Layer &layer) { return layer.state()[0]; })
-        .def_prop_ro("bias", [](const Layer &layer) { return layer.state()[1]; })
-        .def_prop_ro("stride", [](const Layer &layer) { return layer.state()[2]; })
+        .def_prop_ro("weights", [](const Layer &layer) -> nb::object { return layer.state()[0]; })
+        .def_prop_ro("bias", [](const Layer &layer) -> nb::object { return layer.state()[1]; })
+        .def_prop_ro("stride", [](const Layer &layer) -> nb::object { return layer.state()[2]; })
         .def("__repr__", &Layer::representation);
 }
 

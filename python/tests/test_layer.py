@@ -99,7 +99,7 @@ def test_prepared_layers_out_and_gaps(rng):
         prepared(x, out=np.empty((4, 2, 9, 48), np.float32)[..., ::2])
     for view in (x[::2], x[:, :, 2:7], x[..., 3:20], x[..., ::2], x[::-1], x[:, :, ::-1]):
         assert np.array_equal(prepared(view), prepared(np.ascontiguousarray(view)))
-    assert "2 maps" in repr(prepared)
+    assert "2 maps" in repr(prepared) and prepared.stride == (1, 1) and prepared.bias is None and np.array_equal(prepared.weights, np.float32(w2))
 
 
 def test_banks(rng):
