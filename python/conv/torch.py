@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn import Conv2d, Module, functional
+from torch.nn import Conv2d, LazyConv2d, Module, functional
 
 from . import _core
 
@@ -58,7 +58,12 @@ def conv2d(
         if any(number % 2 for number in total):
             x = functional.pad(x, (0, total[1] % 2, 0, total[0] % 2))
         padding = (total[0] // 2, total[1] // 2)
-    settings = _pair(stride), _pair(padding), dilation, groups, precision
+    return _call(x, weight, bias, _pair(stride), _pair(padding), dilation, groups, precision)
+
+
+def _call(x, weight, bias, *settings):
+    if _is_differentiated():
+        return _Differentiated.apply(x, weight, bias, *settings)
     if not _is_plain(x, weight, bias):
         return torch.ops.conv.conv2d(x, weight, bias, *settings)
     needs_grad = x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
@@ -83,7 +88,11 @@ def replace(model: AnyModule, precision: str = "exact") -> AnyModule:
     for module in model.modules():
         if type(module) is Conv2d:
             module.__class__ = ExactConv2d
-            module.precision = precision
+        elif type(module) is LazyConv2d:
+            module.cls_to_become = ExactConv2d
+        else:
+            continue
+        module.precision = precision
     return model
 
 
@@ -110,12 +119,18 @@ _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _PLAIN = (Tensor, torch.nn.Parameter, type(None))
 
 
+def _is_differentiated():
+    """A transform of torch.func is at work, or derivatives are carried forward. Those of registered operators are not."""
+    return not torch.compiler.is_compiling() and (torch._C._functorch.peek_interpreter_stack() is not None
+                                                  or torch.autograd.forward_ad._current_level >= 0)
+
+
 def _is_plain(x, weight, bias):
     """Nothing but arithmetic and gradients is asked for: no tracing, transforms or modes. The dispatcher then does nothing,
     and takes 40 us for it."""
     return (type(x) in _PLAIN and type(weight) in _PLAIN and type(bias) in _PLAIN and not torch.compiler.is_compiling()
-            and torch._C._functorch.peek_interpreter_stack() is None and not torch._C._len_torch_dispatch_stack()
-            and not torch._C._len_torch_function_stack() and not torch.jit.is_tracing())
+            and not x.is_meta and not torch._C._len_torch_dispatch_stack() and not torch._C._len_torch_function_stack()
+            and not torch.jit.is_tracing())
 
 
 def _prepared(key):
@@ -229,15 +244,17 @@ def _fake(x, weight, bias, stride, padding, dilation, groups, precision):
 def _setup_context(ctx, inputs, output):
     x, weight, bias, ctx.stride, ctx.padding, ctx.dilation, ctx.groups, _ = inputs
     ctx.biases = None if bias is None else list(bias.shape)
+    ctx.types = [None if tensor is None else tensor.dtype for tensor in inputs[:3]]
     ctx.save_for_backward(x, weight)
+    ctx.save_for_forward(x, weight)
 
 
 def _backward(ctx, grad):
     x, weight = ctx.saved_tensors
     needed = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.biases is not None and ctx.needs_input_grad[2]]
-    grads = torch.ops.aten.convolution_backward(grad, x, weight, ctx.biases, ctx.stride, ctx.padding, ctx.dilation, False,
-                                                [0, 0], ctx.groups, needed)
-    return (*grads, None, None, None, None, None)
+    grads = torch.ops.aten.convolution_backward(grad, x, weight.to(x.dtype), ctx.biases, ctx.stride, ctx.padding, ctx.dilation,
+                                                False, [0, 0], ctx.groups, needed)
+    return (*(each if each is None else each.to(dtype) for each, dtype in zip(grads, ctx.types)), None, None, None, None, None)
 
 
 torch.library.register_autograd("conv::conv2d", _backward, setup_context=_setup_context, lib=_library)
@@ -254,12 +271,33 @@ class _Function(torch.autograd.Function):
     backward = staticmethod(_backward)
 
 
-@torch.library.register_vmap("conv::conv2d", lib=_library)
 def _vmap(info, in_dims, x, weight, bias, *settings):
     if in_dims[1] is None and in_dims[2] is None:
         x = x.movedim(in_dims[0], 0)
-        result = torch.ops.conv.conv2d(x.flatten(0, 1), weight, bias, *settings)
+        result = _call(x.flatten(0, 1), weight, bias, *settings)
         return result.unflatten(0, x.shape[:2]), 0
     each = [[tensor] * info.batch_size if dim is None else tensor.unbind(dim)
             for tensor, dim in zip((x, weight, bias), in_dims)]
-    return torch.stack([torch.ops.conv.conv2d(*tensors, *settings) for tensors in zip(*each)]), 0
+    return torch.stack([_call(*tensors, *settings) for tensors in zip(*each)]), 0
+
+
+torch.library.register_vmap("conv::conv2d", _vmap, lib=_library)
+
+
+class _Differentiated(torch.autograd.Function):
+    """The operator under transforms of torch.func and with derivatives that are carried forward."""
+
+    setup_context, backward, vmap = staticmethod(_setup_context), staticmethod(_backward), staticmethod(_vmap)
+
+    @staticmethod
+    def forward(*inputs):
+        return torch.ops.conv.conv2d(*inputs)
+
+    @staticmethod
+    def jvp(ctx, x_tangent, weight_tangent, bias_tangent, *_):
+        x, weight = ctx.saved_tensors
+        how = ctx.stride, ctx.padding, ctx.dilation, ctx.groups
+        parts = [functional.conv2d(x_tangent, weight.to(x.dtype), None, *how) if x_tangent is not None else None,
+                 functional.conv2d(x, weight_tangent.to(x.dtype), None, *how) if weight_tangent is not None else None,
+                 bias_tangent.to(x.dtype)[:, None, None] if bias_tangent is not None else None]
+        return sum(part for part in parts if part is not None)

@@ -122,6 +122,33 @@ def test_compile_export_and_vmap(tensors):
         assert torch.equal(torch.vmap(lambda one: conv.torch.conv2d(x, one))(filters)[1], conv.torch.conv2d(x, -w))
 
 
+TRANSFORMS = (lambda f, x, w, b: torch.func.jvp(f, (x, w, b), (x + 1, w + 1, b)), lambda f, x, w, b: torch.func.jacrev(f)(x[..., :5, :6], w, b),
+              lambda f, x, w, b: torch.func.jacfwd(f, 1)(x[..., :5, :6], w, b), lambda f, x, w, b: torch.vmap(f, (None, 0))(x, torch.stack((w, -w))),
+              lambda f, x, w, b: torch.vmap(torch.func.grad(lambda *a: f(*a).square().sum(), 1), (0, None, None))(torch.stack((x, -x)), w, b),
+              lambda f, x, w, b: torch.func.grad(lambda w: torch.vmap(f, (0, None, 0))(torch.stack((x, -x)), w, torch.stack((b, b))).square().sum())(w),
+              lambda f, x, w, b: torch.func.hessian(lambda x: f(x, w, b).square().sum())(x[..., :4, :5]))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_transforms_of_functions(tensors, transform):
+    """Derivatives that are carried forward were zeros; those of each sample raised."""
+    given = tensors()
+    ours, theirs = (transform(f, *given) for f in (conv.torch.conv2d, torch.nn.functional.conv2d))
+    for one, other in zip(*((result if type(result) is tuple else (result,)) for result in (ours, theirs))):
+        assert (one - other).abs().max() < 1e-4 * other.abs().max()
+
+
+def test_gradients_of_mixed_types(tensors):
+    """As under autocast, where images come from a layer of 16 bits and the weights are of 32."""
+    x, w, b = (tensor.requires_grad_() for tensor in tensors())
+    conv.torch.conv2d(x.bfloat16(), w, b).float().square().sum().backward()
+    halves = [tensor.detach().bfloat16().requires_grad_() for tensor in (x, w, b)]
+    conv.torch.conv2d(*halves).float().square().sum().backward()
+    for one, other in zip((x, w, b), halves):
+        assert one.grad.dtype == torch.float32 and torch.allclose(one.grad, other.grad.float(), rtol=0.1, atol=1)
+    assert conv.torch.conv2d(x.to("meta"), w.to("meta")).shape == (2, 8, 11, 15)
+
+
 def test_wrong_tensors_are_refused(tensors):
     x, w, b = tensors()
     for wrong, error in (((x.double(), w), TypeError), ((x, w[:, :3]), ValueError), ((x, w, b[:3]), ValueError), ((x[0, 0], w), ValueError),
@@ -133,9 +160,11 @@ def test_wrong_tensors_are_refused(tensors):
 def test_replace(rng):
     modes = ("zeros", "reflect", "replicate", "circular")
     net = torch.nn.Sequential(*(torch.nn.Conv2d(6, 6, 3, padding=1, groups=3, padding_mode=mode) for mode in modes))
+    lazy = conv.torch.replace(torch.nn.Sequential(torch.nn.LazyConv2d(2, 3)))
     x = torch.from_numpy(rng.standard_normal((2, 6, 9, 9), dtype=np.float32))
     wanted, names = net(x), list(net.state_dict())
     assert conv.torch.replace(net) is net and all(type(module) is conv.torch.ExactConv2d for module in net)
+    assert lazy(x).shape == (2, 2, 7, 7) and type(lazy[0]) is conv.torch.ExactConv2d
     assert torch.allclose(net(x), wanted, atol=1e-5) and list(net.state_dict()) == names
 
 
