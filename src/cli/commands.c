@@ -208,13 +208,14 @@ static void print_option_json(const struct conv_option *row, const char *section
     putchar('}');
 }
 
-static void print_rule(const struct conv_option_rule *rule)
+static void print_rule(const struct conv_option_rule *rule, const char *other)
 {
+    bool needs = rule->relation == OPTION_ALLOWS;
     fputs("{\"option\":", stdout);
-    conv_json_string(stdout, rule->name);
+    conv_json_string(stdout, needs ? other : rule->name);
     conv_json_member(stdout, "choice", rule->choice);
-    conv_json_member(stdout, "relation", rule->relation == OPTION_NEEDS ? "needs" : "excludes");
-    conv_json_member(stdout, "other", rule->other);
+    conv_json_member(stdout, "relation", needs ? "needs" : "excludes");
+    conv_json_member(stdout, "other", needs ? rule->name : other);
     conv_json_member(stdout, "reason", rule->reason);
     print_commands_of(rule->commands ? rule->commands : ~0u);
     putchar('}');
@@ -248,11 +249,12 @@ static void print_json(unsigned commands)
     separator = "";
     for (size_t i = 0; i < conv_option_rule_count; i++) {
         const struct conv_option_rule *rule = &conv_option_rules[i];
-        if (rule->commands && !(rule->commands & commands))
-            continue;
-        fputs(separator, stdout);
-        print_rule(rule);
-        separator = ",";
+        bool holds = !rule->commands || rule->commands & commands;
+        for (const char *const *other = rule->others; holds && *other; other++) {
+            fputs(separator, stdout);
+            print_rule(rule, *other);
+            separator = ",";
+        }
     }
     puts("]}");
 }

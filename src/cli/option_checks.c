@@ -71,31 +71,32 @@ static enum conv_status parse_quality(struct conv_output_options *outputs, struc
     return CONV_OK;
 }
 
-// True if the first option of the rule was given, with the value that the rule is about.
-static bool applies(const struct conv_options *options, const struct conv_option_rule *rule)
+// True if the option of the rule was given, with the value that the rule is about.
+static bool is_given(const struct conv_options *options, const struct conv_option_rule *rule)
 {
-    if ((rule->commands && !(rule->commands & 1u << options->command)) ||
-        !conv_options_given(options, rule->name))
-        return false;
     const struct conv_option *row = conv_option_find(rule->name);
     const char *field = (const char *)options + row->offset;
-    return !rule->choice ||
-           strcmp(row->choices[*(const int *)(const void *)field], rule->choice) == 0;
+    return conv_options_given(options, rule->name) &&
+           (!rule->choice ||
+            strcmp(row->choices[*(const int *)(const void *)field], rule->choice) == 0);
 }
 
 static enum conv_status check_rules(const struct conv_options *options, struct conv_err *err)
 {
     for (size_t i = 0; i < conv_option_rule_count; i++) {
         const struct conv_option_rule *rule = &conv_option_rules[i];
-        bool needs = rule->relation == OPTION_NEEDS;
-        if (!applies(options, rule) || conv_options_given(options, rule->other) == needs)
+        bool needs = rule->relation == OPTION_ALLOWS;
+        const char *const *other = rule->others;
+        while (*other && !conv_options_given(options, *other))
+            other++;
+        if (!*other || (rule->commands && !(rule->commands & 1u << options->command)) ||
+            is_given(options, rule) == needs)
             continue;
         if (needs)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", rule->name, rule->other);
+            return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", *other, rule->name);
         return conv_err_set(err, CONV_ERR_USAGE, "--%s%s%s and --%s cannot be combined%s%s",
                             rule->name, rule->choice ? " " : "", rule->choice ? rule->choice : "",
-                            rule->other, rule->reason ? ": " : "",
-                            rule->reason ? rule->reason : "");
+                            *other, rule->reason ? ": " : "", rule->reason ? rule->reason : "");
     }
     return CONV_OK;
 }
@@ -174,16 +175,6 @@ static enum conv_status check_blend(struct conv_options *options, struct conv_er
         status = parse_mix(&options->filter, options->filter.mix_text, err);
     if (!status && options->filter.roi_text)
         status = parse_roi(&options->filter, options->filter.roi_text, err);
-    const char *with = options->filter.mix_text   ? "mix"
-                       : options->filter.roi_text ? "roi"
-                       : options->filter.luma     ? "luma"
-                       : options->filter.linear   ? "linear"
-                                                  : NULL;
-    if (!status && with && options->outputs.type == CONV_OUTPUT_F32)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--output-type f32 and --%s cannot be combined: float32 results are "
-                            "not blended with samples",
-                            with);
     return status;
 }
 
@@ -292,15 +283,6 @@ void conv_options_choose_alpha(struct conv_filter_choice *choice,
         return;
     choice->alpha = CONV_ALPHA_PREMULTIPLY;
     choice->alpha_kept = kept;
-}
-
-static enum conv_status check_coders(const struct conv_options *options, struct conv_err *err)
-{
-    if (options->machine.encode_on == CONV_CODER_GPU && !conv_options_may_encode_on_gpu(options))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--encode-on gpu has its own encoder and cannot be combined with "
-                            "--encoder or --compress");
-    return CONV_OK;
 }
 
 // --- conv bench ----------------------------------------------------------------------------------
@@ -482,8 +464,6 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = parse_quality(&options->outputs, err);
     if (!status && options->outputs.to_text)
         status = parse_to(options, err);
-    if (!status)
-        status = check_coders(options, err);
     if (!status)
         status = check_output_type(options, err);
     if (!status)

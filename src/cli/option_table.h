@@ -84,15 +84,16 @@ enum conv_status conv_option_check_shard(struct conv_options *options, struct co
 
 // --- which options depend on each other ----------------------------------------------------------
 
-enum conv_option_relation { OPTION_EXCLUDES, OPTION_NEEDS };
+// Each of the others cannot be combined with the option, or needs it.
+enum conv_option_relation { OPTION_EXCLUDES, OPTION_ALLOWS };
 
 struct conv_option_rule {
     const char *name;
     enum conv_option_relation relation;
-    const char *other;
-    const char *reason; // or NULL
-    unsigned commands;  // where the rule holds, as in struct conv_option; 0: everywhere
-    const char *choice; // of a KIND_CHOICE: the rule holds for this value only; NULL: for all
+    const char *others[12]; // ended by NULL
+    const char *reason;     // or NULL
+    unsigned commands;      // where the rule holds, as in struct conv_option; 0: everywhere
+    const char *choice;     // of a KIND_CHOICE: the rule holds for this value only; NULL: for all
 };
 
 extern const struct conv_option_rule conv_option_rules[];

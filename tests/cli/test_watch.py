@@ -194,7 +194,7 @@ def test_two_folders(tmp_path):
 @pytest.mark.parametrize("options, said", [
     (["--in-place", "in"], "--watch"),
     (["--files-from", "list", "out"], "--watch"),
-    (["--dry-run", "in", "out"], "--watch"),
+    (["--dry-run", "in", "out"], "--watch"), (["--limit=2", "in", "out"], "--watch and --limit cannot"),  # took 3, without the first
     (["in/a.png", "out"], "--watch takes folders; in/a.png is a file"),
     (["absent", "out"], "--watch takes folders; absent is not there"),
     (["--recursive", "in", "."], "may lie inside the other"),
