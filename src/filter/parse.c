@@ -474,6 +474,46 @@ static bool has_size(const char *spec)
     return spec[strspn(spec, " \t")] == ':';
 }
 
+// Numbers in each row of a kernel in brackets, which "]" or ";" ends; -1: the rows differ.
+static int row_length(const char *spec)
+{
+    int length = 0;
+    for (int count = 0;; spec += strcspn(spec, " \t\r\n,;[]")) {
+        for (; *(spec += strspn(spec, " \t\r\n,[")) == ']' || *spec == ';' || !*spec; spec++) {
+            if (count > 0 && length > 0 && count != length)
+                return -1;
+            length = count > 0 ? count : length;
+            count = 0;
+            if (!*spec)
+                return length;
+        }
+        count++;
+    }
+}
+
+// The sides that brackets show, or those of a square: a list in one pair of brackets has no shape.
+static enum conv_status find_sides(struct conv_filter *filter, const char *spec, int count,
+                                   struct conv_err *err)
+{
+    int across = strchr(spec, '[') ? row_length(spec) : count, side = 1;
+    bool rows = count > 0 && (across != count || strstr(spec, "[["));
+    while (side < CONV_FILTER_MAX_SIDE && side * side < count)
+        side += 2;
+    filter->width = rows ? across : side;
+    filter->height = rows ? count / across : side;
+    if (rows && (across % 2 != 1 || filter->height % 2 != 1 || across > CONV_FILTER_MAX_SIDE ||
+                 filter->height > CONV_FILTER_MAX_SIDE))
+        return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
+                               across < 0 ? "the rows in brackets differ in length"
+                                          : "%dx%d: both sides must be odd numbers from 1 to %d",
+                               across, filter->height, CONV_FILTER_MAX_SIDE);
+    if (!rows && side * side != count)
+        return conv_err_advise(
+            err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
+            "9, 25, 49, ... numbers make a square kernel; %d given (write WxH: for others)", count);
+    return CONV_OK;
+}
+
 enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *spec,
                                         struct conv_err *err)
 {
@@ -496,15 +536,9 @@ enum conv_status conv_filter_parse_spec(struct conv_filter *filter, const char *
                                "%dx%d takes %d numbers; %d given", parsed.width, parsed.height,
                                parsed.width * parsed.height, count);
     if (!sized) {
-        int side = 1;
-        while (side < CONV_FILTER_MAX_SIDE && side * side < count)
-            side += 2;
-        if (side * side != count)
-            return conv_err_advise(
-                err, CONV_ERR_USAGE, CONV_HINT_KERNEL,
-                "9, 25, 49, ... numbers make a square kernel; %d given (write WxH: for others)",
-                count);
-        parsed.width = parsed.height = side;
+        status = find_sides(&parsed, spec, count, err);
+        if (status)
+            return status;
         double sum = conv_filter_sum(&parsed);
         parsed.scale = strchr(spec, ':') && sum != 0 ? sum : 1;
     }
