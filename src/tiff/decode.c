@@ -101,7 +101,8 @@ static enum conv_status check_samples(const struct layout *layout, struct conv_e
             "TIFF of %d-bit %s samples; only those of 8 and 16 bits, gray of 1, 2 and 4, and "
             "float32 are read",
             bits,
-            real    ? "floating-point"
+            real    ? layout->photometric == PHOTOMETRIC_MINISWHITE ? "inverted floating-point"
+                                                                    : "floating-point"
             : whole ? "unsigned"
                     : "signed or complex");
     if (small && layout->samples > 1)
@@ -193,7 +194,8 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
         rows = layout->rows < layout->height ? layout->rows : layout->height;
     }
     layout->row_bytes = (size_t)((width * samples * layout->bits + 7) / 8);
-    if (!layout->tiled && !separate && layout->row_bytes * rows > MOST_STRIP)
+    bool apart = separate && layout->compression != COMPRESSION_NONE; // rows of all planes in turn
+    if (!layout->tiled && !apart && layout->row_bytes * rows > MOST_STRIP)
         rows = 1;
     layout->band_rows = (int)rows;
     return CONV_OK;

@@ -8,6 +8,7 @@
 #include <tiffio.h>
 
 #include "base/parallel.h"
+#include "png/cpu/interleave.h"
 #include "tiff/tiff.h"
 
 // --- a file in memory ----------------------------------------------------------------------------
@@ -181,14 +182,9 @@ static void keep(const uint8_t *, size_t, const struct conv_image_header *header
     kept->compression = header->tiff.compression;
 }
 
-static size_t row_bytes(const struct conv_image *shape)
-{
-    return (size_t)shape->width * (size_t)shape->channels * (size_t)(shape->depth / 8);
-}
-
 static int strip_rows(const struct conv_image *shape)
 {
-    size_t rows = STRIP_BYTES / row_bytes(shape);
+    size_t rows = STRIP_BYTES / conv_interleave_bytes(shape);
     return rows < 1 ? 1 : rows < (size_t)shape->height ? (int)rows : shape->height;
 }
 
@@ -200,7 +196,7 @@ static int strip_count(const struct conv_image *shape)
 // LZW expands noise by half, the others by less than 1/64.
 static size_t most_bytes(const struct conv_image *shape, int compression)
 {
-    size_t bytes = row_bytes(shape) * (size_t)shape->height;
+    size_t bytes = conv_interleave_bytes(shape) * (size_t)shape->height;
     return bytes + bytes / (compression == COMPRESSION_LZW ? 2 : 64) +
            (size_t)strip_count(shape) * 64 + CONV_LIBTIFF_LEAST_ROOM;
 }
@@ -208,7 +204,7 @@ static size_t most_bytes(const struct conv_image *shape, int compression)
 static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
-    size_t strip = row_bytes(shape) * (size_t)strip_rows(shape);
+    size_t strip = conv_interleave_bytes(shape) * (size_t)strip_rows(shape);
     return most_bytes(shape, choose_compression(metadata)) + 4 * strip + CONV_LIBTIFF_MOST_STATE +
            (size_t)strip_count(shape) * 48;
 }
@@ -290,9 +286,9 @@ static bool write_strips(struct conv_codec *codec, struct conv_libtiff *tiff,
         if (tiff->fault.cancelled)
             return false;
         for (int i = 0; i < count; i++)
-            put_samples(codec->scratch.data + (size_t)i * row_bytes(src), src, y + i);
+            put_samples(codec->scratch.data + (size_t)i * conv_interleave_bytes(src), src, y + i);
         if (TIFFWriteEncodedStrip(tiff->tif, (uint32_t)(y / rows), codec->scratch.data,
-                                  (tmsize_t)(row_bytes(src) * (size_t)count)) < 0 ||
+                                  (tmsize_t)(conv_interleave_bytes(src) * (size_t)count)) < 0 ||
             tiff->failed)
             return false;
     }
@@ -355,7 +351,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
 {
     bool carried = metadata && metadata->size > 0, last = to == src->height;
     int compression = choose_compression(metadata);
-    size_t strip = row_bytes(src) * (size_t)strip_rows(src);
+    size_t strip = conv_interleave_bytes(src) * (size_t)strip_rows(src);
     size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
     struct conv_libtiff *tiff = &((struct own *)codec)->writer;
     if (!conv_buffer_reserve(&codec->scratch, strip))
@@ -365,7 +361,10 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
         *tiff = (struct conv_libtiff){
             .file = &codec->file, .start = front, .most = most_bytes(src, compression)};
         codec->file.size = 0;
-        conv_libtiff_open(tiff, carried && metadata->data[0] == 'M' ? "wb" : "wl",
+        // libtiff spoils floats that it predicts for the other byte order; they lie alike in both.
+        bool big = carried && metadata->data[0] == 'M' &&
+                   predictor(src, compression) != PREDICTOR_FLOATINGPOINT;
+        conv_libtiff_open(tiff, big ? "wb" : "wl",
                           4 * strip + CONV_LIBTIFF_MOST_STATE + (size_t)strip_count(src) * 16);
     } else { // the strips so far have been taken
         tiff->start += codec->file.size;

@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "image/format.h"
+#include "png/cpu/interleave.h"
 
 #define PART ((size_t)1 << 18) // of a file between two looks at config.stop
 #define QUALITY 90             // of an output that loses detail, if none was asked for
@@ -278,15 +279,6 @@ static VP8StatusCode decode_parts(WebPIDecoder *decoder, const uint8_t *image, s
     return code;
 }
 
-static void split(const struct conv_image *dst, int y, const uint8_t *row)
-{
-    for (int c = 0; c < dst->channels; c++) {
-        uint8_t *restrict plane = conv_image_row(dst, c, y);
-        for (int x = 0; x < dst->width; x++)
-            plane[x] = row[dst->channels * x + c];
-    }
-}
-
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
                                const struct conv_image_header *header, const struct conv_image *dst,
                                const struct conv_rows *rows, struct conv_err *err)
@@ -312,7 +304,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
         if (rows)
             rows->put_interleaved(rows->context, y, codec->scratch.data + (size_t)y * row);
         else
-            split(dst, y, codec->scratch.data + (size_t)y * row);
+            conv_interleave_split(dst, y, codec->scratch.data + (size_t)y * row);
     return CONV_OK;
 }
 

@@ -119,7 +119,7 @@ def floats(channels=3):
 def test_float32(box):
     """Neither rounded nor clamped, on the scale of the file."""
     want = floats()
-    kinds = {"a": {}, "b": {"order": ">", "tile": (16, 16)}, "c": {"compression": tiff.DEFLATE, "predictor": 3},
+    kinds = {"a": {}, "b": {"order": ">", "tile": (16, 16)}, "c": {"order": ">", "compression": tiff.DEFLATE, "predictor": 3},
              "d": {"planar": 2, "compression": tiff.LZW, "big": True}}
     for name, options in kinds.items():
         write(f"in/{name}.tif", tiff.make(want, **options))
