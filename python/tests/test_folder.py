@@ -108,13 +108,15 @@ def test_progress(photos, tmp_path):
 
 @pytest.fixture
 def many(tmp_path, noise):
-    """A run that takes some seconds."""
+    """A run on one thread, which does not end before it can be stopped."""
     folder = tmp_path / "many"
     folder.mkdir()
     (folder / "0.png").write_bytes(conv.encode_png(noise((1500, 1500, 3))))
     for i in range(1, 200):
         os.link(folder / "0.png", folder / f"{i}.png")
-    return folder
+    conv.configure(threads=1)
+    yield folder
+    conv.configure(threads=0)
 
 
 def whole_files(folder):
@@ -137,8 +139,7 @@ def test_an_exception_of_the_callback_stops_the_run(many, tmp_path):
 def test_keyboard_interrupt(many, tmp_path, request):
     out, over = tmp_path / "out", threading.Event()
     # Programs that a script started in the background ignore Ctrl-C, and their children inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    request.addfinalizer(lambda before=signal.signal(signal.SIGINT, signal.default_int_handler): signal.signal(signal.SIGINT, before))
 
     def interrupt_after_the_first_image():
         while not over.wait(0.001):
@@ -154,8 +155,7 @@ def test_keyboard_interrupt(many, tmp_path, request):
     finally:
         over.set()
         thread.join()
-    assert len(list((tmp_path / "out").glob("*.png"))) < 200
-    assert whole_files(tmp_path / "out")
+    assert len(list(out.glob("*.png"))) < 200 and whole_files(out)
     assert run(many / "1.png", tmp_path / "one", "blur").done == 1
 
 
