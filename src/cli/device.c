@@ -201,7 +201,8 @@ static bool decodes_by_choice(const struct conv_options *options)
 
 static bool encodes_by_choice(const struct conv_options *options)
 {
-    return options->machine.encode_on == CONV_CODER_AUTO && conv_options_may_encode_on_gpu(options);
+    return options->machine.encode_on == CONV_CODER_AUTO && !options->outputs.codec.encoder &&
+           options->outputs.codec.level == -1; // the GPU's encoder has one level
 }
 
 // The bytes of files depend on the encoder, so it stays the same during the whole run. The decoder

@@ -252,11 +252,6 @@ static void limit_jobs(struct conv_options *options)
     options->machine.jobs = limit;
 }
 
-bool conv_options_may_encode_on_gpu(const struct conv_options *options)
-{
-    return !options->outputs.codec.encoder && options->outputs.codec.level == -1;
-}
-
 // Colours of transparent pixels must not mix with others. A filter that does not keep flat areas,
 // such as an edge filter, would make opaque images transparent, and so would a constant border.
 static bool should_premultiply(const struct conv_filter *filter)

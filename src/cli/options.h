@@ -215,9 +215,6 @@ void conv_options_choose_alpha(struct conv_filter_choice *choice,
                                const struct conv_options *options,
                                const struct conv_filter *filters, int count);
 
-// False if options need the CPU's encoder: the GPU's has one level.
-bool conv_options_may_encode_on_gpu(const struct conv_options *options);
-
 // CONV_ERR_USAGE if options were given that are meaningless or impossible for outputs of that
 // format. `what` is the reason for the format: "--to jpg", "the output a.jpg".
 enum conv_status conv_options_check_format(const struct conv_options *options,

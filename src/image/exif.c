@@ -13,10 +13,11 @@
 #define MOST_ENTRIES 128 // more than there are tags in a directory's list
 #define MOST_BINARY 64   // bytes of a value that is not text: six rationals take 48
 #define MOST_TEXT 32768
-#define CODE 8 // bytes
+#define CODE 8         // bytes
+#define MOST_VISITS 64 // of directories
 
 enum { MAIN, EXIF, GPS, INTEROP, DIRECTORIES };
-enum { ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
+enum { SUBFILE = 0x00FE, ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
 enum { SUBJECT_AREA = 0x9214, SUBJECT_LOCATION = 0xA214 }; // in pixels
 enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, IFD = 13, LONG8 = 16, IFD8 = 18, UTF8 = 129 };
 
@@ -77,6 +78,7 @@ struct entry {
     const uint8_t *value;
     size_t size;
     int child;
+    uint64_t end; // of the value in the file; 0: it is in the entry
 };
 
 struct directory {
@@ -145,7 +147,7 @@ static bool take_orientation(struct tree *tree, struct entry *entry)
     if (value < 1 || value > 8 || (tree->orientation[0] | tree->orientation[1]))
         return false;
     conv_bytes_put(tree->orientation, 2, value, tree->little);
-    *entry = (struct entry){ORIENTATION, SHORT, 1, tree->orientation, 2, 0};
+    *entry = (struct entry){ORIENTATION, SHORT, 1, tree->orientation, 2, 0, 0};
     return true;
 }
 
@@ -170,13 +172,13 @@ static bool read_entry(const struct tree *tree, struct entry *entry, const uint8
                             .type = type,
                             .count = (uint32_t)count,
                             .value = p + 4 + offset};
-    if (unit == 0 || count > tree->size / unit || count > UINT32_MAX)
+    if (unit == 0 || count > UINT32_MAX)
         return false;
     entry->size = count * unit;
     if (entry->size <= offset)
         return true;
     uint64_t at = conv_bytes_get(entry->value, offset, tree->little);
-    if (at > tree->size || entry->size > tree->size - at)
+    if (__builtin_add_overflow(at, entry->size, &entry->end) || entry->end > tree->size)
         return false;
     entry->value = tree->data + at;
     return true;
@@ -229,7 +231,7 @@ static void read_directory(struct tree *tree, int number, uint64_t at)
         if (rule->child && (entry.size == 4 || (tree->big && entry.size == 8))) {
             read_directory(tree, rule->child,
                            conv_bytes_get(entry.value, entry.size, tree->little));
-            entry = (struct entry){entry.tag, LONG, 1, entry.value, 4, entry.child};
+            entry = (struct entry){entry.tag, LONG, 1, entry.value, 4, entry.child, 0};
             add_entry(directory, &entry);
         }
     }
@@ -405,36 +407,109 @@ static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
     read_directory(tree, MAIN, first);
 }
 
-bool conv_exif_find(const uint8_t *data, size_t size, uint64_t at, unsigned tag,
-                    struct conv_exif_tag *found)
+static uint64_t number(const struct tree *tree, const struct entry *list, size_t i)
+{
+    size_t unit = list->size / list->count;
+    return conv_bytes_get(list->value + i * unit, unit, tree->little);
+}
+
+// Finds a tag in the directory at *at, which becomes the offset of the next one; 0: there is none.
+static bool find_in(const struct tree *tree, uint64_t *at, unsigned tag, struct entry *entry)
+{
+    size_t count, link = tree->big ? 8 : 4;
+    const uint8_t *p = open_directory(tree, *at, &count);
+    bool found = false;
+    for (; p && count > 0; count--, p += tree->big ? BIG_ENTRY : ENTRY)
+        found = found || (conv_bytes_get(p, 2, tree->little) == tag && read_entry(tree, entry, p));
+    bool ends = !p || (size_t)(tree->data + tree->size - p) < link;
+    *at = ends ? 0 : conv_bytes_get(p, link, tree->little);
+    return found;
+}
+
+bool conv_exif_find(const uint8_t *data, size_t size, unsigned tag, struct conv_exif_tag *found)
 {
     struct tree tree;
     struct entry entry;
-    size_t count;
-    uint64_t first = open_tree(&tree, data, size);
-    const uint8_t *p = first ? open_directory(&tree, at ? at : first, &count) : NULL;
-    *found = (struct conv_exif_tag){0};
-    for (size_t i = 0; p && i < count; i++, p += tree.big ? BIG_ENTRY : ENTRY) {
-        if (conv_bytes_get(p, 2, tree.little) != tag || !read_entry(&tree, &entry, p))
-            continue;
-        *found = (struct conv_exif_tag){
-            .type = entry.type, .value = entry.value, .size = entry.size, .little = tree.little};
-        return true;
-    }
-    return false;
+    uint64_t at = open_tree(&tree, data, size);
+    if (!at || !find_in(&tree, &at, tag, &entry))
+        return false;
+    *found = (struct conv_exif_tag){
+        .type = entry.type, .value = entry.value, .size = entry.size, .little = tree.little};
+    return true;
 }
 
-uint64_t conv_exif_next(const uint8_t *data, size_t size, uint64_t at)
+bool conv_exif_has_pages(const uint8_t *data, size_t size)
 {
     struct tree tree;
-    size_t count, offset;
-    uint64_t first = open_tree(&tree, data, size);
-    const uint8_t *p = first ? open_directory(&tree, at ? at : first, &count) : NULL;
-    if (!p)
-        return 0;
-    p += count * (tree.big ? BIG_ENTRY : ENTRY);
-    offset = tree.big ? 8 : 4;
-    return (size_t)(data + size - p) < offset ? 0 : conv_bytes_get(p, offset, tree.little);
+    struct entry entry;
+    uint64_t at = open_tree(&tree, data, size);
+    for (int i = 0; i < MOST_VISITS && at; i++) {
+        bool known = find_in(&tree, &at, SUBFILE, &entry) && entry.size == 4;
+        if (i > 0 && !(known && number(&tree, &entry, 0) & 1)) // no smaller version of another
+            return true;
+    }
+    return at;
+}
+
+// A file of which the first part is there.
+struct reach {
+    struct tree tree;
+    uint64_t end;     // of what its directories refer to
+    uint64_t numbers; // of the lists that were read: not more than the file has bytes
+    int visits;
+};
+
+// Extends the file; true if these bytes are there.
+static bool reaches(struct reach *reach, uint64_t at, uint64_t bytes)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(at, bytes, &end))
+        end = INT64_MAX;
+    reach->end = end > reach->end ? end : reach->end;
+    return end <= reach->tree.size;
+}
+
+// Extends the file to the end of a directory and those after and below it.
+static bool visit(struct reach *reach, uint64_t at)
+{
+    const struct tree *tree = &reach->tree;
+    size_t head = tree->big ? 8 : 2, unit = tree->big ? BIG_ENTRY : ENTRY, link = tree->big ? 8 : 4;
+    struct entry entry, places = {0};
+    if (at == 0 || ++reach->visits > MOST_VISITS)
+        return true;
+    if (!reaches(reach, at, head))
+        return false;
+    const uint8_t *p = tree->data + at;
+    uint64_t count = conv_bytes_get(p, head, tree->little);
+    if (count > UINT16_MAX || !reaches(reach, at + head, count * unit + link))
+        return false;
+    for (p += head; count > 0; count--, p += unit) {
+        bool whole = read_entry(tree, &entry, p);
+        unsigned tag = entry.tag;
+        bool sizes = tag == 0x0117 || tag == 0x0145 || tag == 0x0202; // of strips, tiles, a preview
+        bool below = tag == 0x014A || tag == 0x8769 || tag == 0x8825 || tag == 0xA005;
+        uint32_t followed = whole && (sizes || below) ? entry.count : 0;
+        if (!reaches(reach, entry.end, 0) || (reach->numbers += followed) > tree->size)
+            return false;
+        for (uint32_t i = 0; i < followed; i++) {
+            if (below && !visit(reach, number(tree, &entry, i)))
+                return false;
+            if (sizes && i < places.count)
+                reaches(reach, number(tree, &places, i), number(tree, &entry, i));
+        }
+        if (whole && (tag == 0x0111 || tag == 0x0144 || tag == 0x0201))
+            places = entry;
+    }
+    return visit(reach, conv_bytes_get(p, link, tree->little));
+}
+
+bool conv_exif_extent(const uint8_t *data, size_t size, size_t *, uint64_t *bytes)
+{
+    struct reach reach = {.end = 2 * HEADER};
+    uint64_t first = size < reach.end ? 0 : open_tree(&reach.tree, data, size);
+    bool found = first && visit(&reach, first);
+    *bytes = found || reach.end > size ? reach.end : 0;
+    return found;
 }
 
 int conv_exif_orientation(const uint8_t *exif, size_t size)

@@ -83,11 +83,14 @@ struct conv_exif_tag {
     size_t size;
 };
 
-// Finds a tag in the directory at that offset (0: the first one), and the offset of the directory
-// that follows it; false, 0: none.
-bool conv_exif_find(const uint8_t *data, size_t size, uint64_t at, unsigned tag,
-                    struct conv_exif_tag *found);
-uint64_t conv_exif_next(const uint8_t *data, size_t size, uint64_t at);
+// Finds a tag in the first directory.
+bool conv_exif_find(const uint8_t *data, size_t size, unsigned tag, struct conv_exif_tag *found);
+
+// conv_format.is_animated and extent of a TIFF. Of several directories, those after the first one
+// that are neither a smaller image of the same nor pages of their own are masks, which would be
+// lost as well.
+bool conv_exif_has_pages(const uint8_t *data, size_t size);
+bool conv_exif_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes);
 
 // xmp.c: an XMP packet. Images, digests, and what describes further images or parts of the file
 // are taken out; orientation and sizes as well if the image is turned. A packet that is not

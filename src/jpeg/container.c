@@ -314,7 +314,7 @@ static uint64_t announced_end(const uint8_t *data, size_t size)
             return 0;
     } while (marker.code != CONV_MARKER_APP2 || !conv_marker_starts_with(&marker, "MPF", 4));
     const uint8_t *index = marker.data + 4;
-    bool found = conv_exif_find(index, marker.length - 4, 0, TAG, &list);
+    bool found = conv_exif_find(index, marker.length - 4, TAG, &list);
     for (size_t i = 0; found && i + ENTRY <= list.size; i += ENTRY) {
         uint64_t number[2] = {0}; // size and offset
         for (int b = 0; b < 4; b++)

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Decodes TIFF: what kind of image a file holds, whether its data can be enough, and rows in bands
 // of strips or tiles.
-#include <stdio.h>
-#include <string.h>
-
 #include <tiffio.h>
 
 #include "base/parallel.h"
@@ -152,7 +149,7 @@ static bool lacks_palette(const struct conv_libtiff *tiff, const struct layout *
 {
     struct conv_exif_tag tag;
     return layout->photometric != PHOTOMETRIC_PALETTE &&
-           conv_exif_find(tiff->data, tiff->size, 0, TIFFTAG_PHOTOMETRIC, &tag) && tag.size == 2 &&
+           conv_exif_find(tiff->data, tiff->size, TIFFTAG_PHOTOMETRIC, &tag) && tag.size == 2 &&
            tag.value[tag.little ? 0 : 1] == PHOTOMETRIC_PALETTE;
 }
 
@@ -372,24 +369,6 @@ static void unpack_bits(uint8_t *dst, const uint8_t *src, int width, int bits)
         dst[x] = (uint8_t)(src[x / per_byte] >> (8 - bits - x % per_byte * bits) & mask);
 }
 
-// One sample of each pixel, `step` samples apart.
-static void take_samples(uint8_t *dst, const uint8_t *src, int width, int step, int bits)
-{
-    size_t s = (size_t)step;
-    if (bits < 8) {
-        unpack_bits(dst, src, width, bits);
-    } else if (bits == 8) {
-        for (int x = 0; x < width; x++)
-            dst[x] = src[(size_t)x * s];
-    } else if (bits == 16) {
-        for (int x = 0; x < width; x++)
-            memcpy(dst + 2 * (size_t)x, src + 2 * (size_t)x * s, 2);
-    } else {
-        for (int x = 0; x < width; x++)
-            memcpy(dst + 4 * (size_t)x, src + 4 * (size_t)x * s, 4);
-    }
-}
-
 // Gray of few bits to 8, white that is 0 to black that is 0, palettes to colours.
 static void finish_gray(const struct reader *reader, const struct conv_image *row)
 {
@@ -448,9 +427,12 @@ static void unpack_row(const struct reader *reader, int i, const struct conv_ima
     size_t part = layout->row_bytes * (size_t)layout->band_rows;
     size_t bytes = layout->bits / 8;
     const uint8_t *from = reader->band + (size_t)i * layout->row_bytes;
-    for (int c = 0; c < layout->samples; c++)
-        take_samples(row->plane[c].data, from + (size_t)c * (layout->parts > 1 ? part : bytes),
-                     row->width, layout->parts > 1 ? 1 : layout->samples, layout->bits);
+    if (layout->bits < 8)
+        unpack_bits(row->plane[0].data, from, row->width, layout->bits);
+    for (int c = 0; c < layout->samples && layout->bits >= 8; c++)
+        conv_tiff_copy(row->plane[c].data, bytes,
+                       from + (size_t)c * (layout->parts > 1 ? part : bytes),
+                       layout->parts > 1 ? bytes : bytes * layout->samples, row->width, bytes);
     if (layout->samples <= 2)
         finish_gray(reader, row);
     if (layout->alpha && layout->associated)
@@ -474,11 +456,6 @@ static bool read_palette(struct reader *reader)
     return true;
 }
 
-static enum conv_status fail(struct reader *reader, struct conv_err *err)
-{
-    return conv_format_read_failure(&reader->tiff.fault, reader->tiff.size, err);
-}
-
 static enum conv_status read_rows(struct reader *reader, const struct conv_image *dst,
                                   const struct conv_image *one, const struct conv_rows *rows,
                                   struct conv_err *err)
@@ -491,7 +468,7 @@ static enum conv_status read_rows(struct reader *reader, const struct conv_image
             if (conv_cancel_is_asked(reader->stop))
                 return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
             if (!read_band(reader, (uint32_t)y))
-                return fail(reader, err);
+                return conv_format_read_failure(&reader->tiff.fault, reader->tiff.size, err);
             i = 0;
         }
         for (int c = 0; dst && c < one->channels; c++)
@@ -501,13 +478,6 @@ static enum conv_status read_rows(struct reader *reader, const struct conv_image
             rows->put(rows->context, y, &row);
     }
     return CONV_OK;
-}
-
-static bool same_image(const struct reader *reader)
-{
-    const struct layout *layout = &reader->layout;
-    const struct conv_image *shape = &reader->header->shape;
-    return layout->width == (uint32_t)shape->width && layout->height == (uint32_t)shape->height;
 }
 
 static enum conv_status decode_open(const struct conv_tiff_scratch *scratch, struct reader *reader,
@@ -520,7 +490,8 @@ static enum conv_status decode_open(const struct conv_tiff_scratch *scratch, str
     enum conv_status status = read_layout(&reader->tiff, &reader->layout, err);
     if (status)
         return status;
-    if (!same_image(reader) ||
+    if (reader->layout.width != (uint32_t)one.width ||
+        reader->layout.height != (uint32_t)header->shape.height ||
         (reader->layout.photometric == PHOTOMETRIC_PALETTE && !read_palette(reader)))
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: contradicts its header");
     if (!conv_buffer_reserve(scratch->band, header->tiff.band_bytes + header->tiff.tile_bytes) ||

@@ -212,17 +212,9 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
 static void put_samples(uint8_t *dst, const struct conv_image *src, int y)
 {
     size_t bytes = (size_t)(src->depth / 8), step = bytes * (size_t)src->channels;
-    for (int c = 0; c < src->channels; c++) {
-        const uint8_t *from = conv_image_row(src, c, y);
-        uint8_t *to = dst + (size_t)c * bytes;
-        for (int x = 0; x < src->width; x++, to += step)
-            if (bytes == 1)
-                *to = from[x];
-            else if (bytes == 2)
-                memcpy(to, from + 2 * (size_t)x, 2);
-            else
-                memcpy(to, from + 4 * (size_t)x, 4);
-    }
+    for (int c = 0; c < src->channels; c++)
+        conv_tiff_copy(dst + (size_t)c * bytes, step, conv_image_row(src, c, y), bytes, src->width,
+                       bytes);
 }
 
 static int predictor(const struct conv_image *shape, int compression)
@@ -413,22 +405,6 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
             encode_bytes(&codec->config, &part, metadata) + (size_t)strip_count(shape) * 48;
 }
 
-// Of several directories, those after the first one that are neither a smaller image of the same
-// nor pages of their own are masks, which would be lost as well.
-static bool has_pages(const uint8_t *data, size_t size)
-{
-    enum { MOST = 64 }; // directories that are looked at
-    uint64_t at = conv_exif_next(data, size, 0);
-    for (int i = 0; i < MOST && at; i++) {
-        struct conv_exif_tag tag;
-        bool found = conv_exif_find(data, size, at, TIFFTAG_SUBFILETYPE, &tag) && tag.size == 4;
-        if (!found || !(tag.value[tag.little ? 0 : 3] & FILETYPE_REDUCEDIMAGE))
-            return true;
-        at = conv_exif_next(data, size, at);
-    }
-    return at;
-}
-
 // --- the row -------------------------------------------------------------------------------------
 
 static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
@@ -455,8 +431,9 @@ const struct conv_format conv_tiff_format = {
     .probe = conv_tiff_probe,
     .check_size = conv_tiff_check_size,
     .orientation = conv_exif_orientation,
-    .is_animated = has_pages,
+    .is_animated = conv_exif_has_pages,
     .has_pages = true,
+    .extent = conv_exif_extent,
     .take_common = conv_tiff_take_common,
     .put_common = conv_tiff_put_common,
     .keep = keep,

@@ -32,7 +32,7 @@ static const uint8_t captions[8] = {'8', 'B', 'I', 'M', 0x04, 0x04, 0, 0};
 static bool take_tag(struct conv_buffer *to, const uint8_t *data, size_t size, unsigned tag)
 {
     struct conv_exif_tag found;
-    if (!conv_exif_find(data, size, 0, tag, &found) || found.size > CONV_COMMON_MOST)
+    if (!conv_exif_find(data, size, tag, &found) || found.size > CONV_COMMON_MOST)
         return true;
     return conv_buffer_append(to, found.value, found.size);
 }
@@ -49,7 +49,7 @@ static bool take_captions(struct conv_buffer *photoshop, const uint8_t *data, si
             return true;
         conv_clean_photoshop_next(photoshop, &at);
     }
-    if (!conv_exif_find(data, size, 0, IPTC, &found) || found.size > CONV_COMMON_MOST)
+    if (!conv_exif_find(data, size, IPTC, &found) || found.size > CONV_COMMON_MOST)
         return true;
     memcpy(head, captions, sizeof captions);
     conv_bytes_put(head + sizeof captions, 4, found.size, false);
@@ -61,7 +61,7 @@ static bool take_captions(struct conv_buffer *photoshop, const uint8_t *data, si
 static uint32_t take_density(const uint8_t *data, size_t size, unsigned tag, int unit)
 {
     struct conv_exif_tag found;
-    if (!conv_exif_find(data, size, 0, tag, &found) || found.type != RATIONAL || found.size != 8)
+    if (!conv_exif_find(data, size, tag, &found) || found.type != RATIONAL || found.size != 8)
         return 0;
     double above = conv_bytes_u32(found.value, found.little);
     double below = conv_bytes_u32(found.value + 4, found.little);
@@ -74,7 +74,7 @@ static void take_densities(struct conv_common *common, const uint8_t *data, size
 {
     struct conv_exif_tag found;
     int unit = UNIT_INCH;
-    if (conv_exif_find(data, size, 0, RESOLUTION_UNIT, &found) && found.size == 2)
+    if (conv_exif_find(data, size, RESOLUTION_UNIT, &found) && found.size == 2)
         unit = (int)conv_bytes_u16(found.value, found.little);
     common->metres = unit == UNIT_INCH || unit == UNIT_CENTIMETRE;
     common->density_x = take_density(data, size, X_RESOLUTION, unit);

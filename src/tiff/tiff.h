@@ -3,6 +3,8 @@
 #ifndef CONV_TIFF_TIFF_H
 #define CONV_TIFF_TIFF_H
 
+#include <string.h>
+
 #include "image/format.h"
 
 extern const struct conv_format conv_tiff_format;
@@ -26,6 +28,18 @@ enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const
                                   size_t size, const struct conv_image_header *header,
                                   const struct conv_image *dst, const struct conv_rows *rows,
                                   struct conv_err *err);
+
+// Copies samples of 1, 2 or 4 bytes that lie so many bytes apart.
+static inline void conv_tiff_copy(uint8_t *restrict dst, size_t dst_step,
+                                  const uint8_t *restrict src, size_t src_step, int count,
+                                  size_t bytes)
+{
+    for (int x = 0; x < count; x++, dst += dst_step, src += src_step)
+        if (bytes == 1)
+            *dst = *src;
+        else
+            memcpy(dst, src, bytes == 2 ? 2 : 4);
+}
 
 // --- metadata.c ----------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ import pytest
 import definition
 import images
 import jpeg
+import tiff
 from folders import EMBOSS, image
-from program import HAS_JPEG, closing, is_sanitized, measure, run, start
+from program import HAS_JPEG, HAS_TIFF, closing, is_sanitized, measure, run, start
 
 RNG = np.random.default_rng(40)
 WITH_JPEG = pytest.mark.skipif(not HAS_JPEG, reason="built without libjpeg-turbo")
@@ -37,6 +38,7 @@ def alone(data, *args):
 
 
 MIXED = [image(1).data, ppm(), image(2, kind="gray16").data, ppm(1, 1), *([photo(), photo(progressive=1)] if HAS_JPEG else []), image(3).data]
+MIXED += [tiff.make(RNG.integers(0, 256, (9, 7, 3), dtype=np.uint8), order=o, big=o == ">", compression=tiff.LZW) for o in "<>"] + [ppm(2, 2)] if HAS_TIFF else []
 
 
 @pytest.mark.parametrize("gap", (b"", b"\n", b"\r\n \t" + bytes(5000)), ids=("none", "line", "padding"))
@@ -72,7 +74,7 @@ def test_folders_and_archives(box):
     run("emboss", "-", "out/", stdin=data)
     run("emboss", "-", "out.tar", stdin=data)
     names = sorted(os.listdir("out"))
-    assert names == [f"stdin-{i + 1:06}.{'png' if d[0] == 0x89 else 'pnm' if d[:1] == b'P' else 'jpg'}" for i, d in enumerate(MIXED)]
+    assert names == [f"stdin-{i + 1:06}.{ {0x89: 'png', 0x50: 'pnm', 0xFF: 'jpg'}.get(d[0], 'tif') }" for i, d in enumerate(MIXED)]
     with tarfile.open("out.tar") as archive:
         assert sorted(archive.getnames()) == names
     for name, source in zip(names, MIXED):
