@@ -45,16 +45,16 @@ static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer 
 static double cost(const struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                    int lanes)
 {
-    double rows = blocked->rows, columns = blocked->columns;
+    bool whole = blocked->direct && blocked->adjoining && !blocked->across;
+    double rows = whole ? blocked->height : blocked->rows, columns = blocked->columns;
     double taps = (double)conv_layer_taps(layer);
     double vectors = blocked->adjoining ? ceil(rows * columns / lanes)
                                         : rows * (round_up(blocked->columns, lanes) / lanes);
     if (!blocked->adjoining && blocked->columns <= lanes)
         vectors *= 1.5; // tiles of one vector load more than they compute
     // Copying a vector costs about as much as six taps.
-    double copied = (double)group_channels(layer) * (double)blocked->channel_size / lanes;
-    if (blocked->direct)
-        copied = 0;
+    double copied =
+        blocked->direct ? 0 : group_channels(layer) * (double)blocked->channel_size / lanes;
     if (blocked->across) // transposing a vector as much as twelve
         return (taps + 12) * blocked->packed_maps / lanes + 6 * copied / (rows * columns);
     return (vectors * taps * layer->maps / layer->groups + 6 * copied) / (rows * columns);

@@ -24,18 +24,17 @@ struct block {
     bool is_direct;              // its samples are those of the planes
 };
 
-// Every `stride`-th sample.
-static inline void copy_samples(float *dst, const float *src, int n, int stride)
+// Every `stride`-th sample. With `whole` vectors may be read and stored after the last one.
+static inline void copy_samples(float *dst, const float *src, int n, int stride, bool whole)
 {
     int j = 0;
     if (stride == 1) {
-        for (; j + LANES <= n; j += LANES)
+        for (; whole ? j < n : j + LANES <= n; j += LANES)
             put(dst + j, load(src + j));
         if (j < n)
             PUT_SOME(dst + j, GET_SOME(src + j, n - j), n - j);
         return;
     }
-#ifdef EVENS
     for (; stride == 2 && j + LANES < n; j += LANES)
         put(dst + j, EVENS(load(src + 2 * j), load(src + 2 * j + LANES)));
     if (stride == 2 && j < n) {
@@ -46,55 +45,34 @@ static inline void copy_samples(float *dst, const float *src, int n, int stride)
         PUT_SOME(dst + j, EVENS(low, high), n - j);
         return;
     }
-#endif
     for (; j < n; j++)
         dst[j] = src[(ptrdiff_t)j * stride];
 }
 
-static void convert(const struct conv_layer *layer, const uint8_t *row, int x, int n, float *line)
+// Sample x of a row as float32.
+static inline float sample_of(const struct conv_layer *layer, const uint8_t *row, int x)
 {
-    if (layer->input == CONV_ELEMENT_F32) {
-        copy_samples(line, (const float *)(const void *)row + x, n, 1);
-    } else if (layer->input_divisor == 1) {
-        for (int i = 0; i < n; i++)
-            line[i] = (float)row[x + i];
-    } else {
-        for (int i = 0; i < n; i++)
-            line[i] = (float)row[x + i] / layer->input_divisor;
-    }
+    if (layer->input == CONV_ELEMENT_F32)
+        return ((const float *)(const void *)row)[x];
+    return layer->input_divisor == 1 ? (float)row[x] : (float)row[x] / layer->input_divisor;
 }
 
-// Samples x to x + n - 1 of a plane's row y as float32, in `line` or in the plane itself. x, y and
-// the samples may lie in the padding.
-static const float *read_line(const struct conv_layer_plan *plan,
-                              const struct conv_layer_batch *batch, const uint8_t *plane, int y,
-                              int x, int n, float *line)
+// Samples x, x + stride_x, ... of a row, some of which may lie in the padding. Those of the plane
+// are inside[x] as float32.
+static void copy_columns(const struct conv_layer_plan *plan, const uint8_t *row,
+                         const float *inside, int x, int count, bool whole, float *to)
 {
     const struct conv_layer *layer = &plan->layer;
-    int width = plan->shape.width;
-    if (y < 0 || y >= plan->shape.height)
-        y = conv_border_index(layer->border, y, plan->shape.height);
-    if (y < 0) {
-        for (int i = 0; i < n; i++)
-            line[i] = layer->border_value;
-        return line;
+    int stride = layer->stride_x, width = plan->shape.width;
+    int first = x < 0 ? (stride - 1 - x) / stride : 0;
+    int end = x < width ? (width - 1 - x) / stride + 1 : 0;
+    first = first < count ? first : count;
+    end = end > count ? count : end > first ? end : first;
+    copy_samples(to + first, inside + x + first * stride, end - first, stride, whole);
+    for (int j = first > 0 ? 0 : end; j < count; j = j + 1 == first ? end : j + 1) {
+        int from = conv_border_index(layer->border, x + j * stride, width);
+        to[j] = from < 0 ? layer->border_value : sample_of(layer, row, from);
     }
-    const uint8_t *row = plane + y * batch->src_row;
-    if (layer->input == CONV_ELEMENT_F32 && x >= 0 && x + n <= width)
-        return (const float *)(const void *)row + x;
-    int first = x < 0 ? -x : 0, last = x + n > width ? width - x : n; // inside the plane
-    first = first < n ? first : n;
-    last = last > first ? last : first;
-    if (last > first)
-        convert(layer, row, x + first, last - first, line + first);
-    for (int i = first > 0 ? 0 : last; i < n; i = i + 1 == first ? last : i + 1) {
-        int from = conv_border_index(layer->border, x + i, width);
-        if (from < 0)
-            line[i] = layer->border_value;
-        else
-            convert(layer, row, from, 1, line + i);
-    }
-    return line;
 }
 
 // Vectors read up to LANES - 1 elements after the last sample. Old contents of scratch there would
@@ -110,37 +88,42 @@ static void clear_after(float *from, const float *end)
 }
 
 // Makes the copies of a channel, row by row. What a row's last vector stores after the row is
-// overwritten by the next rows of its copy; what it reads there must lie in the plane or in `line`.
+// overwritten by the next rows of its copy; what it reads there must lie in the plane.
 static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
                       const uint8_t *plane, const struct block *block, float *line, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     const struct conv_layer *layer = &plan->layer;
-    const float *end =
-        (const float *)(const void *)(plane + (plan->shape.height - 1) * batch->src_row) +
-        plan->shape.width;
+    bool is_float = layer->input == CONV_ELEMENT_F32;
     int stride = layer->stride_x, step = blocked->adjoining ? layer->dilation_x : 1;
     int top = block->first_row * layer->stride_y - layer->pad_top;
-    int left = block->first_column * stride - layer->pad_left;
+    int left = block->first_column * stride - layer->pad_left, width = plan->shape.width;
     int rows = (block->rows - 1) * layer->stride_y + conv_layer_reach_y(layer);
     int columns = (block->columns - 1) * stride + conv_layer_reach_x(layer);
     for (int r = 0; r < rows; r++) {
         int phase = r % layer->stride_y, count = blocked->width;
         if (phase >= blocked->row_phases)
             continue;
-        const float *samples = read_line(plan, batch, plane, top + r, left, columns, line);
+        for (int j = 0; j < columns; j += 64 / (int)sizeof(float)) // the same of the next plane
+            __builtin_prefetch(plane + batch->src_plane + (top + r) * batch->src_row +
+                               (left + j) * (ptrdiff_t)sizeof(float));
+        int y = conv_border_index(layer->border, top + r, plan->shape.height);
+        const uint8_t *row = plane + (y < 0 ? 0 : y) * batch->src_row;
+        const float *inside = is_float ? (const float *)(const void *)row : line - left;
+        for (int x = left > 0 ? left : 0; !is_float && x < left + columns && x < width; x++)
+            line[x - left] = sample_of(layer, row, x);
         ptrdiff_t at = (ptrdiff_t)(r / layer->stride_y) * blocked->pitch;
-        bool whole = stride == 1 && at + columns + LANES <= blocked->copy_size &&
-                     (samples == line || end - samples >= columns + LANES);
+        bool whole =
+            stride == 1 && at + columns + LANES <= blocked->copy_size &&
+            (!is_float || (plan->shape.height - 1 - y) * batch->src_row >= (int64_t)sizeof(vec));
         float *to = dst + phase * blocked->phase_size + at;
         for (int k = 0; k < blocked->copies; k++, to += blocked->copy_size) {
             if (!blocked->adjoining)
                 count = (columns - k + stride - 1) / stride;
-            if (whole)
-                for (int j = 0; j < count; j += LANES)
-                    put(to + j, load(samples + k * step + j));
-            else
-                copy_samples(to, samples + k * step, count, stride);
+            if (y >= 0)
+                copy_columns(plan, row, inside, left + k * step, count, whole, to);
+            for (int j = 0; y < 0 && j < count; j++)
+                to[j] = layer->border_value;
             clear_after(to + count, to + blocked->pitch);
             if (blocked->adjoining && r + layer->stride_y >= rows) // the last row of its copy
                 clear_after(to + count, to - at + blocked->copy_size);
@@ -162,8 +145,7 @@ static const float *samples_of(const struct conv_layer_plan *plan,
     for (int c = 0; c < block->channels; c++, plane += batch->src_plane)
         copy_rows(plan, batch, plane, block, scratch + blocked->line,
                   scratch + c * blocked->channel_size);
-    float *end = scratch + block->channels * blocked->channel_size;
-    clear_after(end, end + LANES);
+    put(scratch + block->channels * blocked->channel_size, (vec){0});
     return scratch;
 }
 
@@ -226,6 +208,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
+    bool reads_planes = tile->offsets != run->plan->packed;
     size_t taps = conv_layer_taps(&run->plan->layer), element = conv_element_size(tile->output);
     int first = conv_layer_blocked_first(blocked, run->first_set);
     for (int s = run->first_set; s < run->end_set; s++) {
@@ -233,6 +216,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
         int maps = conv_layer_blocked_first(blocked, s + 1) - first - begin;
         int packed_maps = blocked->across ? (maps + LANES - 1) / LANES * LANES : maps;
         uint8_t *dst = run->dst + (size_t)begin * tile->map_size + at * element;
+        tile->is_first = reads_planes && s == run->first_set;
         tile->bias = run->packed + (size_t)begin * (taps + 1);
         tile->weights = tile->bias + (run->first_tap + 1) * (size_t)packed_maps;
         if (blocked->across)
@@ -362,9 +346,8 @@ static bool plan_blocked(struct conv_layer_plan *plan)
     return conv_layer_blocked_plan(plan, LANES, MOST_MAPS);
 }
 
-static int score_of(const struct conv_layer_plan *plan)
+static int score_of(const struct conv_layer_plan *)
 {
-    (void)plan;
     return SCORE;
 }
 

@@ -3,9 +3,8 @@
 // the loops over them. The including file defines
 //   LANES               float32 in a vector
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
-//   PUT_SOME(p, x, n)   stores the first n elements of x, all if n >= LANES
-//   GET_SOME(p, n)      a vector whose first n elements, n < LANES, are those at p
-//   EVENS(a, b)         optional: the even elements of a, then those of b
+//   PUT_SOME(p, x, n)   optional: stores the first n elements of x, all if n >= LANES
+//   GET_SOME(p, n)      optional: a vector whose first n elements, n < LANES, are those at p
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with `maps` maps, at most 8
@@ -30,6 +29,14 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// A vector is read once. Otherwise GCC makes it an operand of each multiply-add, and where vectors
+// cross cache lines reading them takes longer than the arithmetic.
+#if defined __x86_64__
+#define READ_ONCE(x) __asm__("" : "+v"(x))
+#else
+#define READ_ONCE(x)
 #endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
@@ -131,34 +138,39 @@ ALWAYS_INLINE void put(float *dst, vec x)
     *(vec_loose *)dst = x;
 }
 
-// GET_SOME and PUT_SOME for instruction sets without such an instruction.
-ALWAYS_INLINE vec get_some(const float *src, int n)
+#ifndef GET_SOME
+ALWAYS_INLINE vec GET_SOME(const float *src, int n)
 {
     vec x = {0};
     memcpy(&x, src, sizeof *src * (size_t)n);
     return x;
 }
 
-ALWAYS_INLINE void put_some(float *dst, vec x, int n)
+ALWAYS_INLINE void PUT_SOME(float *dst, vec x, int n)
 {
     if (n < LANES)
         memcpy(dst, &x, sizeof *dst * (size_t)n);
     else
         put(dst, x);
 }
+#endif
 
-// The elements of a and b in turn, of their lower and of their upper halves.
+// The elements of a and b in turn, of their lower and of their upper halves; the even ones.
 #if LANES == 16
 #define ZIP_LOW(a, b)                                                                              \
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define ZIP_HIGH(a, b)                                                                             \
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define EVENS(a, b)                                                                                \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 #elif LANES == 8
 #define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define EVENS(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
 #else
 #define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define EVENS(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
 #endif
 
 // Element i of vector k becomes element k of vector i: each step halves the distance between two
@@ -200,6 +212,9 @@ ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_el
 // --- tiles ---------------------------------------------------------------------------------------
 
 #define MOST_TILES 8 // maps, and vectors
+// Taps whose weights are fetched ahead. They take 100 to 250 cycles from memory that cores share,
+// or more, and a tap takes about 12.
+#define TAPS_AHEAD 16
 
 // A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
 struct tile {
@@ -210,6 +225,7 @@ struct tile {
     uint8_t *dst;
     size_t map_size; // bytes from one map to the next
     int count;
+    bool is_first;          // to read its samples: those of the next tile are fetched meanwhile
     bool continues;         // from the sums in dst, or in `results`, instead of the bias
     vec *results;           // across: sums
     ptrdiff_t step, stride; // across: from one vector of `results` and sample to the next
@@ -251,7 +267,13 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
     for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++, weights += maps) {
         const float *samples = tile->samples + *tap;
         vec held[MOST_TILES];
+        if (tile->is_first) {
+            UNROLL
+            for (int k = 0; k < vectors; k++)
+                __builtin_prefetch(samples + (vectors + k) * LANES);
+        }
         if (maps > vectors) {
+            __builtin_prefetch(weights + TAPS_AHEAD * maps);
             UNROLL
             for (int k = 0; k < vectors; k++)
                 held[k] = load(samples + k * LANES);
@@ -269,6 +291,7 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
             UNROLL
             for (int k = 0; k < vectors; k++) {
                 vec sample = load(samples + k * LANES);
+                READ_ONCE(sample);
                 UNROLL
                 for (int m = 0; m < maps; m++)
                     sums[m][k] = FMA(held[m], sample, sums[m][k]);
@@ -326,6 +349,26 @@ static const tile_fn tiles[MOST_TILES + 1][MOST_TILES + 1] = {ALL(ENTRY)};
 // begin and end in `results`.
 
 #define MOST_ACROSS 14 // outputs
+#define TAPS 3
+
+// Adds the products of adjacent taps to adjacent outputs, for which each sample is read once.
+ALWAYS_INLINE void add_taps(vec *sums, const int n, const float *samples, const float *weights)
+{
+    vec held[TAPS];
+    UNROLL
+    for (int t = 0; t < TAPS; t++)
+        held[t] = load(weights + t * LANES);
+    UNROLL
+    for (int i = 0; i < n + TAPS - 1; i++) {
+        vec sample = load(samples + i * LANES);
+        READ_ONCE(sample);
+        UNROLL
+        for (int t = 0; t < TAPS; t++)
+            if (i >= t && i - t < n)
+                sums[i - t] = FMA(held[t], sample, sums[i - t]);
+    }
+}
+
 ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, const int n,
                                   const bool groups)
 {
@@ -339,11 +382,21 @@ ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, co
     }
     const float *weights = tile->weights;
     for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++) {
+        if (groups && vectors == 1 && tile->stride == LANES && tile->offsets_end - tap >= TAPS &&
+            tap[TAPS - 1] - tap[0] == TAPS - 1) {
+            add_taps(sums[0], n, tile->samples + *tap * (ptrdiff_t)LANES, weights);
+            weights += TAPS * LANES;
+            tap += TAPS - 1;
+            continue;
+        }
         const float *sample = tile->samples + (groups ? *tap * (ptrdiff_t)LANES : *tap);
         vec held[4];
         UNROLL
-        for (int v = 0; v < vectors; v++)
+        for (int v = 0; v < vectors; v++) {
             held[v] = load(weights + v * LANES);
+            if (!groups)
+                __builtin_prefetch(weights + (TAPS_AHEAD * vectors + v) * LANES);
+        }
         weights += vectors * LANES;
         UNROLL
         for (int k = 0; k < n; k++, sample += groups ? tile->stride : 1) {

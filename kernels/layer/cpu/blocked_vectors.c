@@ -18,9 +18,6 @@ static inline __m256i first_lanes(int n)
 #define PUT_SOME(p, x, n)                                                                          \
     ((n) < LANES ? _mm256_maskstore_ps(p, first_lanes(n), (__m256)(x)) : put(p, x))
 #define GET_SOME(p, n) ((vec)_mm256_maskload_ps(p, first_lanes(n)))
-#define EVENS(a, b)                                                                                \
-    ((vec)_mm256_castpd_ps(_mm256_permute4x64_pd(                                                  \
-        _mm256_castps_pd(_mm256_shuffle_ps((__m256)(a), (__m256)(b), 0x88)), 0xd8)))
 #define SCORE 40
 #define MOST_MAPS 6
 // At most 12 sums, and 4 registers for weights and samples.
@@ -36,10 +33,6 @@ static inline __m256i first_lanes(int n)
 #define PUT_SOME(p, x, n)                                                                          \
     _mm512_mask_storeu_ps(p, (__mmask16)((n) < LANES ? (1 << (n)) - 1 : 0xffff), (__m512)(x))
 #define GET_SOME(p, n) ((vec)_mm512_maskz_loadu_ps((__mmask16)((1 << (n)) - 1), p))
-#define EVENS(a, b)                                                                                \
-    ((vec)_mm512_permutex2var_ps(                                                                  \
-        (__m512)(a), _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), \
-        (__m512)(b)))
 #define SCORE 50
 #define MOST_MAPS 8
 // At most 28 sums, and 3 to 4 registers for weights and samples. On two units, a tap takes half as
@@ -54,9 +47,6 @@ static inline __m256i first_lanes(int n)
 
 #define LANES 4
 #define FMA(a, b, c) ((vec)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
-#define PUT_SOME(p, x, n) put_some(p, x, n)
-#define GET_SOME(p, n) get_some(p, n)
-#define EVENS(a, b) ((vec)vuzp1q_f32((float32x4_t)(a), (float32x4_t)(b)))
 #define SCORE 40
 #define MOST_MAPS 6
 #define VECTORS_FOR(maps) ((maps) <= 3 ? 8 : (maps) == 4 ? 6 : (maps) == 5 ? 5 : 4)
@@ -64,8 +54,6 @@ static inline __m256i first_lanes(int n)
 
 #else // no fused multiply-add instruction: 4 outputs at a time in float64
 #define LANES 4
-#define PUT_SOME(p, x, n) put_some(p, x, n)
-#define GET_SOME(p, n) get_some(p, n)
 #define SCORE 20
 #define MOST_MAPS 2
 #define VECTORS_FOR(maps) 2
@@ -257,14 +245,19 @@ static void copy_grouped(const struct conv_layer_plan *plan, const struct conv_l
 }
 
 // All maps of `rows` output rows of LANES groups, whose samples are in scratch, as are the results.
+// Fetches `planes` planes from dst on, to which these will be stored.
 static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, const float *weights,
-                        vec *scratch, int rows)
+                        vec *scratch, int rows, const uint8_t *dst, int planes)
 {
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_grouped *grouped = grouped_of(plan);
     int maps = layer->maps / layer->groups, width = grouped->width;
     tile->step = (ptrdiff_t)rows * width;
+    ptrdiff_t row = (ptrdiff_t)width * (ptrdiff_t)conv_element_size(tile->output);
     for (int i = 0; i < rows; i++) {
+        for (int p = 0; p < planes; p++)
+            for (ptrdiff_t at = 0; at < row; at += 64)
+                __builtin_prefetch(dst + (p * (ptrdiff_t)grouped->height + i) * row + at, 1);
         for (int m = 0, set; m < maps; m += set) {
             set = maps - m < GROUPED_MAPS ? maps - m : GROUPED_MAPS;
             tile->bias = weights + (conv_layer_taps(layer) + 1) * (size_t)(m * LANES);
@@ -313,7 +306,7 @@ static enum conv_status run_grouped(const struct conv_layer_plan *plan,
             sum_grouped(plan, &tile,
                         (const float *)plan->packed + conv_layer_blocked_offsets(layer) +
                             (size_t)(g * maps) * (taps + 1),
-                        scratch, rows);
+                        scratch, rows, dst + (size_t)i * row, lanes * maps);
             for (int m = 0; m < maps; m++)
                 store_across(&tile, dst + (size_t)m * map_size + (size_t)i * row,
                              (size_t)maps * map_size, lanes,
