@@ -168,16 +168,6 @@ static enum conv_status parse_roi(struct conv_filter_choice *filter, const char 
                               text);
 }
 
-static enum conv_status check_blend(struct conv_options *options, struct conv_err *err)
-{
-    enum conv_status status = CONV_OK;
-    if (options->filter.mix_text)
-        status = parse_mix(&options->filter, options->filter.mix_text, err);
-    if (!status && options->filter.roi_text)
-        status = parse_roi(&options->filter, options->filter.roi_text, err);
-    return status;
-}
-
 static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
 {
     int type = options->outputs.type;
@@ -465,8 +455,10 @@ enum conv_status conv_option_check(struct conv_options *options, struct conv_err
         status = check_names(options, err);
     if (!status)
         status = conv_option_check_shard(options, err);
-    if (!status)
-        status = check_blend(options, err);
+    if (!status && options->filter.mix_text)
+        status = parse_mix(&options->filter, options->filter.mix_text, err);
+    if (!status && options->filter.roi_text)
+        status = parse_roi(&options->filter, options->filter.roi_text, err);
     limit_jobs(options);
     return status;
 }

@@ -79,8 +79,7 @@ bool conv_tiff_write_directory(struct conv_buffer *directory, size_t at,
 void conv_tiff_write_header(uint8_t header[CONV_TIFF_HEADER], size_t at,
                             const struct conv_metadata *metadata);
 
-// --- a TIFF that libtiff has open, in memory: format.c
-// --------------------------------------------
+// --- a TIFF that libtiff has open, in memory: format.c -------------------------------------------
 
 // Least bytes by which the output buffer grows.
 #define CONV_LIBTIFF_LEAST_ROOM ((size_t)1 << 16)

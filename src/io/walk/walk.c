@@ -347,7 +347,16 @@ void conv_walk_describe_outputs(struct conv_walk *walk, struct conv_sink_config 
 enum conv_status conv_walk_skip(struct conv_walk *walk, enum conv_archive_done which,
                                 struct conv_journal *journal, struct conv_err *err)
 {
-    return conv_archive_done_find(&walk->archives, &walk->config.operands, which, journal, err);
+    enum conv_status status =
+        conv_archive_done_find(&walk->archives, &walk->config.operands, which, journal, err);
+    if (status || !walk->all || !walk->archives.targets[0].done)
+        return status;
+    // What has been sorted was for the only archive: the inputs are walked again.
+    conv_sorted_close(walk->all);
+    walk->all = NULL;
+    walk->next_input = 0;
+    walk->items = 0;
+    return CONV_OK;
 }
 
 bool conv_walk_reads_archives(const struct conv_walk *walk)
