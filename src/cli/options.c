@@ -266,12 +266,12 @@ static enum conv_status explain_unknown(const struct syntax *syntax, const char 
 static enum conv_status explain(const struct syntax *syntax, const char *word, bool missing,
                                 struct conv_err *err)
 {
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    const char *filter = word + strspn(word, "-");
+    int count;
+    if (!conv_filter_parse_chain(filters, &count, filter, &(struct conv_filter_settings){0}, NULL))
+        return conv_err_set(err, CONV_ERR_USAGE, "filters have no dash: conv %s ...", filter);
     if (strncmp(word, "--", 2) != 0) {
-        struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
-        int count;
-        if (word[0] && !conv_filter_parse_chain(filters, &count, word + 1,
-                                                &(struct conv_filter_settings){0}, NULL))
-            return conv_err_set(err, CONV_ERR_USAGE, "filters have no dash: conv %s ...", word + 1);
         const struct conv_option *row = missing ? find_letter(syntax, optopt) : NULL;
         if (row)
             return conv_err_set(err, CONV_ERR_USAGE, "-%c takes an argument: %s", optopt, row->arg);

@@ -42,7 +42,7 @@ def test_forms_of_other_programs(photo, typed, written):
     (["custom", "-k", "Gaussian:0x2", "a.png", "b.png"], "kernels with a name are filters: gaussian:2"),
     (["sharpen", "0x1", "a.png", "b.png"], "numbers follow a colon: sharpen:AMOUNT"), (["unsharp", "150%", "a.png", "b.png"], "numbers follow a colon"),
     (["-sharpen", "a.png", "b.png"], "filters have no dash: conv sharpen"), (["-unsharp", "0x1", "a.png", "b.png"], "filters have no dash"),
-    (["-blur", "a.png", "b.png"], "filters have no dash: conv blur"), (["lits"], "'lits' is neither a command nor a filter; did you mean 'list'?"),
+    (["--blur,gaussian:2", "a.png", "b.png"], "filters have no dash: conv blur,gaussian:2"), (["lits"], "'lits' is neither a command nor a filter; did you mean 'list'?"),
     (["emboss", "in", "a.7z"], "only tar, tar.gz, tar.zst and zip can be written: a.7z"), (["emboss", "in", "a.RAR"], "can be written: a.RAR"),
     (["emboss", "in", "in"], "input and output are the same folder"), (["emboss", "in/b.png", "in/b.png"], "the output would overwrite the input"),
 ))
