@@ -227,11 +227,11 @@ def test_auto_is_the_cpu_where_the_device_has_no_choice(binary, folder, tmp_path
 
 
 def much(folder, box):
-    """The folder's images and sparse files of gigabytes that are not PNG."""
+    """The folder's images and a sparse file of gigabytes that is not PNG: much work for any number of cores."""
     (box / "in").mkdir()
     for name in tree(folder / "in"):
         (box / "in" / name).write_bytes((folder / "in" / name).read_bytes())
-    with open(box / "in" / "nothing.png", "wb") as hole:
+    with open(box / "in" / "+nothing.png", "wb") as hole:  # the first file, which is opened to estimate the work
         hole.truncate(os.cpu_count() << 29)
 
 
