@@ -10,11 +10,10 @@ import pytest
 import definition
 import png_writer as png
 from program import run, start
-from test_signals import AFTER, interrupt
+from test_signals import interrupt
 
 WIDTH, HEIGHT = 2801, 1050  # RGB: 8.8 MB; from 8 MiB on, an image is encoded in bands
 SLOW = bool(os.environ.get("CONV_SANITIZED") or os.environ.get("CONV_RUNNER"))
-JOBS = (3,) if SLOW else (1, 3)  # a sanitizer checks the threads; the release build compares the bytes
 
 
 @functools.cache
@@ -70,17 +69,17 @@ def test_pixels_are_the_definition_s(box, depth, channels, width):
     assert (out.transpose(2, 0, 1) == want).all()
 
 
+@pytest.mark.skipif(SLOW, reason="the release build compares the bytes; the test below has the same threads")
 @pytest.mark.parametrize("level", (6, 0, 1, 2))
 def test_the_bytes_do_not_depend_on_the_cores(box, level):
     image = samples()
     write(box / "a.png", image)
-    for jobs in JOBS:
+    for jobs in (1, 3):
         run("emboss", f"-j{jobs}", f"-z{level}", "a.png", f"{jobs}.png")
-    files = [(box / f"{jobs}.png").read_bytes() for jobs in JOBS]
-    assert files.count(files[0]) == len(files)
-    if level > 0 and not SLOW:
+    assert (box / "1.png").read_bytes() == (box / "3.png").read_bytes()
+    if level > 0:
         run("emboss", "-j1", "-z0", "a.png", "want.png")
-        run("identity", "-j2", "-z0", f"{JOBS[-1]}.png", "back.png")
+        run("identity", "-j2", "-z0", "3.png", "back.png")
         assert (box / "back.png").read_bytes() == (box / "want.png").read_bytes()
 
 
@@ -104,6 +103,6 @@ def test_a_signal_ends_the_work_of_all_cores(box, level):
     image = np.tile(samples(), (1, 6, 1))  # seconds of work
     write(box / "a.png", image)
     process = start("emboss", "-j3", f"-z{level}", "a.png", "out.png")
-    said, after = interrupt(process)
-    assert process.returncode == 130 and after < AFTER, (after, said)
+    said = interrupt(process)
+    assert process.returncode == 130, said
     assert os.listdir(box) == ["a.png"]

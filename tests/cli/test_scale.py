@@ -1,45 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""Time and memory per image do not grow with their number, one image needs few pages, and --device cpu starts no GPU.
-
-The sizes are small here and the bounds generous, so that a busy machine does not fail them. The documented figures come
-from tools/bench scale with its own sizes and bounds.
-"""
+"""Memory does not grow with the number of images, one image needs few pages, and --device cpu starts no GPU."""
 import os
-import subprocess
-import sys
-import tempfile
+import resource
 
 import pytest
 
 import program
 from faulty import FAULTY
 from folders import fill, image
-from program import ROOT, run, start
+from program import run, start
 
 
-@pytest.fixture
-def memory(box):
-    """A folder in memory where possible: on a disk the time per file depends on what other processes write."""
-    shared = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else box) as folder:
-        yield folder
-
-
-@pytest.mark.skipif(bool(program.RUNNER), reason="what watches the program has memory and threads of its own")
+@pytest.mark.skipif(bool(program.RUNNER), reason="what watches the program has memory and files of its own")
 @pytest.mark.parametrize("way", ("cpu", "streams"))
-def test_three_thousand_images_cost_what_three_hundred_cost(memory, way):
-    if way == "streams" and not FAULTY:
-        pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
-    binary, device = (program.BINARY, "cpu") if way == "cpu" else (FAULTY, "cuda")
-    for _ in range(3):  # other processes may slow down one of the two, and suspend this one while it should measure
-        done = subprocess.run([sys.executable, f"{ROOT}/tools/bench", "scale", f"{memory}/scale", "--conv", binary, "--counts", "300,3000",
-                               "--side", "20", "--repeat", "4", "--tolerance", "300", "--growth", "40", "--", "--device", device,
-                               "-j4", "--mem-limit", "4M", "--group", "64K"],
-                              capture_output=True, text=True, timeout=program.TIMEOUT)
-        if done.returncode == 0:
-            break
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3000 " in done.stdout and not os.path.exists(f"{memory}/scale")
+def test_three_thousand_images_take_what_three_hundred_take(box, monkeypatch, way):
+    """Memory, and with it threads, and open files. Times are measured by tools/bench scale."""
+    if way == "streams":
+        if not FAULTY:
+            pytest.skip("no CONV_FAULTY_BINARY: not started by ctest")
+        monkeypatch.setattr(program, "BINARY", FAULTY)
+    options = f"--device={'cpu' if way == 'cpu' else 'cuda'}", "-j4", "--mem-limit=4M", "--group=64K"
+    taken = []
+    for count in (300, 3000):
+        fill(box / f"in{count}", "0.png")
+        for index in range(1, count):
+            os.link(f"in{count}/0.png", f"in{count}/{index}.png")
+        result = program.measure("emboss", *options, f"in{count}", f"out{count}")
+        taken.append(result.faults * resource.getpagesize() if way == "cpu" else result.peak)  # less than 10 MB is no peak
+        assert len(os.listdir(f"out{count}")) == count
+    assert taken[1] < taken[0] + (1 << 20), taken  # 390 bytes per image
+    run("emboss", *options, "in3000", "out", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)))
 
 
 @pytest.mark.skipif(not FAULTY, reason="no CONV_FAULTY_BINARY")

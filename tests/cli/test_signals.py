@@ -14,10 +14,10 @@ import pytest
 import images
 import png_writer as png
 from program import RUNNER, TIMEOUT, run, start, stop, until, waits_and_catches
+from test_trace import load, slices
 
 TICKS = os.sysconf("SC_CLK_TCK")
-BEFORE = 5 if RUNNER else 0.2  # seconds of CPU time until the signal: the work has begun and needs several more
-AFTER = 5 if RUNNER else 1  # CPU time after the signal
+BEFORE = 5 if RUNNER else 0.2  # seconds of CPU time until the signal: the work has begun, and has several more to go
 
 
 def rows_size(width, height, interlaced):
@@ -43,12 +43,12 @@ def empty_blocks(count):
 
 
 def slow_to_decode(interlaced):
-    """36 MB of blocks without a symbol before the first pixel: about 3 million."""
+    """36 MB of blocks without a symbol before the first pixel: about 3 million. At its end it is damaged."""
     width = height = 1536
     rows = bytes(rows_size(width, height, interlaced))
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
     stream = b"\x78\x01" + empty_blocks(400000) + squeeze.compress(rows) + squeeze.flush()
-    stream += struct.pack(">I", zlib.adler32(rows))
+    stream += struct.pack(">I", zlib.adler32(rows) ^ 1)
     head = png.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, png.GRAY, 0, 0, interlaced))
     return png.SIGNATURE + head + png.chunk(b"IDAT", stream) + png.chunk(b"IEND")
 
@@ -68,17 +68,15 @@ def cpu_seconds(process):
 
 
 def interrupt(process, number=signal.SIGINT, work=BEFORE):
-    """Sends the signal once the work is under way; returns the messages and the CPU time that followed."""
+    """Sends the signal once the work is under way; returns the messages."""
     until(lambda: cpu_seconds(process) >= work, process)
-    assert stop(process), "it was over before the signal"  # so that nothing runs between clock and signal
-    before = cpu_seconds(process)
+    assert stop(process), "it was over before the signal"
     process.send_signal(number)
     process.send_signal(signal.SIGCONT)
     said = process.stderr.read()
     process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return said.decode(), usage.ru_utime + usage.ru_stime - before
+    process.wait()
+    return said.decode()
 
 
 @pytest.mark.parametrize("interlaced", (0, 1), ids=("plain", "interlaced"))
@@ -86,9 +84,9 @@ def test_a_signal_ends_the_decoding_of_one_image(box, interlaced):
     (box / "a.png").write_bytes(slow_to_decode(interlaced))
     process = start("emboss", "-j1", "--in-place", "a.png")
     size = os.path.getsize("a.png")
-    said, after = interrupt(process)
-    assert process.returncode == 130 and after < AFTER, (after, said)
-    assert "0 of 1 done" in said
+    said = interrupt(process)
+    assert process.returncode == 130, said
+    assert "0 of 1 done" in said and "a.png: " not in said, said  # the end was not reached
     assert os.listdir(box) == ["a.png"] and os.path.getsize("a.png") == size
 
 
@@ -97,8 +95,8 @@ def test_a_signal_ends_the_decoding_of_one_image(box, interlaced):
 def test_a_signal_ends_the_encoding_of_one_image(box, options):
     (box / "a.png").write_bytes(noise(5000 if options == ("-z12",) else 6000))
     process = start("identity", "-j1", *options, "--report", "r.json", "a.png", "out.png")
-    said, after = interrupt(process, signal.SIGTERM, 2 * BEFORE)  # decoded
-    assert process.returncode == 143 and after < AFTER, (after, said)
+    said = interrupt(process, signal.SIGTERM, 2 * BEFORE)  # decoded
+    assert process.returncode == 143, said
     assert sorted(os.listdir(box)) == ["a.png", "r.json"]
     assert '"exit_code":143' in (box / "r.json").read_text().replace(" ", "")
 
@@ -107,10 +105,11 @@ def test_a_signal_ends_the_filtering_of_one_image(box):
     (box / "a.png").write_bytes(noise(4000))
     rng = np.random.default_rng(1)
     (box / "k.mat").write_text("31 31\n" + "\n".join(" ".join(f"{x:.4f}" for x in row) for row in rng.random((31, 31))) + "\n")
-    process = start(",".join(["k.mat"] * 8), "-j1", "a.png", "out.png")
-    said, after = interrupt(process)
-    assert process.returncode == 130 and after < AFTER, (after, said)
-    assert sorted(os.listdir(box)) == ["a.png", "k.mat"]
+    process = start(",".join(["k.mat"] * 8), "-j1", "--trace=t.json", "a.png", "out.png")
+    said = interrupt(process)
+    assert process.returncode == 130, said
+    assert not [event for event in slices(load("t.json")) if event["name"] == "kernel"]  # the end was not reached
+    assert sorted(os.listdir(box)) == ["a.png", "k.mat", "t.json"]
 
 
 def test_the_other_workers_go_home_too(box):
@@ -121,8 +120,8 @@ def test_the_other_workers_go_home_too(box):
     for i in range(2000):
         (box / "in" / f"b{i}.png").write_bytes(small)
     process = start("emboss", "-j3", "-z12", "--trace", "t.json", "in", "out")
-    said, after = interrupt(process)
-    assert process.returncode == 130 and after < AFTER, (after, said)
+    said = interrupt(process)
+    assert process.returncode == 130, said
     run("emboss", "in/b0.png", "want.png", "-z12")
     done = os.listdir("out")
     assert "a.png" not in done and all((box / "out" / name).read_bytes() == (box / "want.png").read_bytes() for name in done)
@@ -155,13 +154,13 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_the_first_signal_ends_every_command(long_work, monkeypatch, name):
-    """A layer of one image was computed to its end, and written, after a signal. Two cores: each thread adds to the time after it."""
+    """A layer of one image was computed to its end, and written, after a signal. Two cores: with more, little of it is left."""
     monkeypatch.chdir(long_work)
     number = signal.SIGTERM if len(name) % 2 else signal.SIGINT
     before = sorted(os.listdir())
     process = start(*LONG[name], preexec_fn=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]))
-    said, after = interrupt(process, number)
-    assert process.returncode == 128 + number and after < AFTER, (process.returncode, after, said)
+    said = interrupt(process, number)
+    assert process.returncode == 128 + number, (process.returncode, said)
     assert sorted(os.listdir()) == before
 
 
