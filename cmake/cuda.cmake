@@ -9,7 +9,6 @@ macro(conv_without_cuda reason) # ends this file
     return()
 endmacro()
 
-set(oldest_toolkit 12.0)
 set(here "") # the compute capabilities of this machine's GPUs that are at least 7.5, as "75;90"
 if(CONV_CUDA STREQUAL "OFF")
     conv_without_cuda("CONV_CUDA=OFF")
@@ -47,8 +46,8 @@ if(NOT TARGET CUDA::nvToolsExt)
     add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
 endif()
 find_package(CUDAToolkit REQUIRED)
-if(CUDAToolkit_VERSION VERSION_LESS ${oldest_toolkit})
-    conv_without_cuda("CUDA ${CUDAToolkit_VERSION} is older than ${oldest_toolkit}")
+if(CUDAToolkit_VERSION VERSION_LESS 12.0)
+    conv_without_cuda("CUDA ${CUDAToolkit_VERSION} is older than 12.0")
 endif()
 set(CONV_HAVE_CUDA ON)
 list(APPEND unused_sources "(bench_)?no_cuda[^/]*\\.c")
@@ -71,7 +70,8 @@ if(choose_architectures AND here)
     endforeach()
     list(REMOVE_DUPLICATES CMAKE_CUDA_ARCHITECTURES)
 elseif(choose_architectures AND CONV_CUDA_FOR STREQUAL "check")
-    set(CMAKE_CUDA_ARCHITECTURES 75-virtual 90a-real)
+    set(CMAKE_CUDA_ARCHITECTURES 75-virtual 90a-virtual) # ptxas checks each instruction for 90a
+    set(CMAKE_CUDA_FLAGS_RELEASE "-O0 -DNDEBUG") # the host's code: the emulated device's is optimised
 elseif(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for future GPUs. 90a has
     # features of Hopper only: warps that release registers to others
@@ -92,7 +92,7 @@ message(STATUS "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 # -fmad=false for the same reason as -ffp-contract=off in C.
 function(conv_cuda_target target)
     if(CONV_CUDA_FOR STREQUAL "check" AND NOT target STREQUAL "conv_kernels") # few lines that depend on the GPU
-        set(CMAKE_CUDA_ARCHITECTURES 80-real)
+        set(CMAKE_CUDA_ARCHITECTURES 90a-virtual)
     endif()
     set_target_properties(${target} PROPERTIES
         CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static

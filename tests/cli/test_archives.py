@@ -10,7 +10,7 @@ import time
 import pytest
 
 from folders import fill
-from program import BINARY, RUNNER, run, start
+from program import BINARY, RUNNER, is_sanitized, run, start
 from tars import PNGS, expected, make, read, samples, temporaries
 
 @pytest.mark.parametrize("format", (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
@@ -118,7 +118,8 @@ def test_one_archive_is_divided_by_its_members(box):
     (box / "in.tar.gz").write_bytes(gzip.compress((box / "in.tar").read_bytes(), 1))
     run("emboss", "in.tar", "whole.tar")
     whole = dict(read("whole.tar"))
-    for source, way in (("in.tar", "bytes"), ("in.tar", "name"), ("in.tar.gz", "bytes"), ("-", "name")):
+    ways = ("in.tar", "bytes"), ("in.tar", "name"), ("in.tar.gz", "bytes"), ("-", "name")
+    for source, way in ways[::3 if is_sanitized() else 1]:
         shards = []
         for i in range(3):
             stdin = (box / "in.tar").read_bytes() if source == "-" else None
