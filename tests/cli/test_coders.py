@@ -362,8 +362,8 @@ def test_every_reader_takes_what_the_device_writes(binary, tmp_path, kind):
 
 
 @pytest.mark.parametrize("options,reason", (
-    (("--encode-on=gpu", "--encoder=libpng"), "cannot be combined with --encoder or --compress"),
-    (("--encode-on=gpu", "-z3"), "cannot be combined with --encoder or --compress"),
+    (("--encode-on=gpu", "--encoder=libpng"), "cannot be combined: the GPU has its own encoder"),
+    (("--encode-on=gpu", "-z3"), "cannot be combined: the GPU has its own encoder"),
     (("--encode-on=gpu", "--device=cpu"), "cannot be combined"),
     (("--decode-on=tpu",), "decode-on"),
 ))

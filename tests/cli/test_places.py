@@ -64,8 +64,8 @@ def test_outputs_that_collide_are_refused(photos):
 
 
 @pytest.mark.parametrize("typed,words", (
-    (("-o", "out"), "the input is missing"), (("-o", "out", "--in-place", "in"), "--output and --in-place cannot be combined"),
-    (("-o", "out", "--beside", "--suffix=_x", "in"), "--output and --beside cannot be combined"),
+    (("-o", "out"), "the input is missing"), (("-o", "out", "--in-place", "in"), "--in-place and --output cannot be combined"),
+    (("-o", "out", "--beside", "--suffix=_x", "in"), "--beside and --output cannot be combined"),
     (("-o", "x.png", "in"), "x.png is not a folder"), (("--beside", "in"), "--suffix _new"),
     (("--beside", "--in-place", "--suffix=_x", "in"), "cannot be combined"), (("--suffix=_x", "--in-place", "in"), "cannot be combined"),
     (("--beside", "--suffix=_x"), "the input is missing"), (("--suffix=_x", "in/a.png", "x.png"), "--suffix is for results in a folder"),
