@@ -178,6 +178,7 @@ struct conv_layer_plan {
     const void *d_packed; // CUDA: the same bytes in device memory, 256-byte aligned
     size_t scratch;       // bytes that each run of at most `shape.images` images needs
     int sets;             // CPU: sets of maps that can be computed apart; 0: they cannot
+    double reading;       // CPU: a channel for a row of outputs takes that many products' time
     // The variant's own small constants.
     __attribute__((aligned(16))) unsigned char constants[256];
     char tile[24]; // what is computed at a time, for benchmarks; "": nothing to say

@@ -69,7 +69,8 @@ struct conv_bench_options {
     struct conv_walk_config walk;     // one folder
     const struct conv_device *device; // open for the chain of filters
     size_t mem_limit, group_bytes;
-    int jobs; // worker threads; of conv_bench_codec 0: each coder alone, on one core
+    // Threads; of conv_bench_codec 0: each coder alone, on one core. Of a network's layers, too.
+    int jobs;
 
     // conv_bench_streams
     int usual_streams;
@@ -101,8 +102,8 @@ const struct conv_variant *conv_bench_kernels_find(const char *name);
 enum conv_status conv_bench_layers(const struct conv_bench_options *options, struct conv_err *err);
 
 // The exact variants that conv layer would choose for the layers of options->network, on a CUDA
-// device beside cuDNN and cuBLAS, else on one core: prints a line for each layer and batch, and a
-// summary.
+// device beside cuDNN and cuBLAS, else on `jobs` threads: prints a line for each layer and batch,
+// and a summary.
 enum conv_status conv_bench_networks(const struct conv_bench_options *options,
                                      struct conv_err *err);
 

@@ -197,6 +197,7 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
         return status;
     bench->network = options->bench.network;
     bench->batch = options->bench.batch;
+    bench->jobs = options->machine.jobs_given ? options->machine.jobs : 1;
     if (bench->network)
         return conv_bench_networks(bench, err);
     bench->layer = options->bench.layer.channels ? &options->bench.layer : NULL;

@@ -7,6 +7,7 @@
 #include "bench/bench.h"
 #include "bench/bench_place.h"
 #include "bench/bench_table.h"
+#include "engine/cpu.h"
 #include "kernels/layer/layer.h"
 
 // --- data ----------------------------------------------------------------------------------------
@@ -67,8 +68,7 @@ struct conv_bench_layers_place { // starts as {0}
     size_t packed_bytes, scratch_bytes;
     size_t pad_bytes; // CUDA: of padded input, at the beginning of `scratch`
     // Of the current run.
-    int64_t images;
-    int tasks, bands; // bands: of an image
+    struct conv_cpu_share share; // on CUDA: of its batch alone
 };
 
 // Room for the images of the data, filled with the input. `number`: threads, or CUDA's ordinal.

@@ -167,7 +167,6 @@ void conv_bench_layers_compare(const struct conv_bench_layers_data *data, int64_
 // --- a layer at one place ------------------------------------------------------------------------
 
 #define ALIGN 256
-#define TASKS_PER_THREAD 8
 
 static size_t align(size_t bytes)
 {
@@ -278,43 +277,24 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
     return status;
 }
 
-// On a CPU the images are dealt to parts of nearly equal size; with few images, each is cut into
-// bands of rows as well.
 static enum conv_status run_task(void *context, int worker, int task, void *stream)
 {
-    const struct conv_bench_layers_place *place = context;
+    struct conv_bench_layers_place *place = context;
     const struct conv_bench_layers_data *data = place->data;
-    int64_t parts = place->tasks / place->bands, part = task / place->bands;
-    int64_t first = part * place->images / parts, end = (part + 1) * place->images / parts;
-    int64_t band = task % place->bands, row = band * data->out_height / place->bands;
-    struct conv_layer_batch batch = {
-        .images = end - first,
-        .src = place->memory + (size_t)first * data->image_in * sizeof(float),
-        .src_row = (int64_t)sizeof(float) * data->shape.width,
-        .src_plane = (int64_t)sizeof(float) * data->shape.width * data->shape.height,
-        .src_image = (int64_t)(sizeof(float) * data->image_in),
-        .dst = place->out + (size_t)first * data->image_out * sizeof(float),
-        .first_row = (int)row,
-        .rows = (int)((band + 1) * data->out_height / place->bands - row),
-        .scratch = place->scratch,
-        .stream = stream,
-    };
-    if (!on_cuda(place))
-        batch.scratch = place->scratch +
-                        (align(place->plan->scratch) + CONV_LAYER_SCRATCH_GAP) * (size_t)worker;
-    if (!batch.images || !batch.rows)
-        return CONV_OK;
+    struct conv_layer_batch batch = place->share.batch;
     enum conv_status status = CONV_OK;
+    if (!on_cuda(place)) {
+        conv_cpu_share_run(&place->share, worker, task);
+        return (enum conv_status)atomic_load(&place->share.status);
+    }
     if (place->plan->pads) {
         status = conv_bench_cuda()->pad(&data->layer, &data->shape, &batch, batch.scratch,
                                         CONV_ELEMENT_F32);
-        struct conv_layer_batch padded = conv_layer_batch_of(
-            &place->plan->layer, &place->plan->shape, batch.images, batch.scratch, batch.dst);
-        padded.rows = batch.rows;
-        padded.scratch = place->scratch + place->pad_bytes;
-        padded.stream = stream;
-        batch = padded;
+        batch = conv_layer_batch_of(&place->plan->layer, &place->plan->shape, batch.images,
+                                    batch.scratch, batch.dst);
+        batch.scratch = place->scratch + place->pad_bytes;
     }
+    batch.stream = stream;
     return status ? status : place->plan->variant->run(place->plan, &batch);
 }
 
@@ -322,18 +302,14 @@ enum conv_status conv_bench_layers_place_run(struct conv_bench_layers_place *pla
                                              uint64_t *ns, struct conv_err *err)
 {
     const struct conv_bench_layers_data *data = place->data;
-    int64_t wanted =
-        on_cuda(place) || place->threads == 1 ? 1 : (int64_t)place->threads * TASKS_PER_THREAD;
-    int64_t parts = images < wanted ? images : wanted;
-    place->images = images;
-    place->bands = (int)(wanted / parts);
-    if (place->bands > data->out_height)
-        place->bands = data->out_height;
-    place->tasks = (int)parts * place->bands;
+    struct conv_layer_batch batch =
+        conv_layer_batch_of(&data->layer, &data->shape, images, place->memory, place->out);
+    batch.scratch = place->scratch;
+    conv_cpu_share_plan(&place->share, place->plan, &batch, on_cuda(place) ? 1 : place->threads);
     struct conv_bench_work work = {
         .run = run_task,
         .context = place,
-        .tasks = place->tasks,
+        .tasks = place->share.tasks,
         .name = place->plan->variant->name,
         .cold = {{place->memory, (size_t)images * data->image_in * sizeof(float)},
                  {place->out, (size_t)images * data->image_out * sizeof(float)}},

@@ -154,7 +154,7 @@ static enum conv_status measure(struct sweep *sweep, struct figures *line, struc
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "no variant can do a layer");
     enum conv_status status = conv_bench_layers_place_open(
         &sweep->place, cuda ? conv_bench_cuda()->place : &conv_bench_place_cpu, &sweep->data,
-        cuda ? options->ordinal : 1, err);
+        cuda ? options->ordinal : options->jobs, err);
     if (!status)
         status = time_limits(sweep, &copy_ms, &fma_ms, err);
     if (!status)
@@ -312,10 +312,13 @@ enum conv_status conv_bench_networks(const struct conv_bench_options *options, s
     if (!sweep)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     sweep->options = options;
+    char model[64];
+    conv_cpu_model(model, sizeof model);
     if (options->on_cuda)
         snprintf(sweep->machine, sizeof sweep->machine, "%s", options->gpu.name);
     else
-        conv_cpu_model(sweep->machine, sizeof sweep->machine);
+        snprintf(sweep->machine, sizeof sweep->machine, "%d core%s of %s", options->jobs,
+                 options->jobs > 1 ? "s" : "", model);
     if (options->on_cuda && conv_bench_cublas_open(&sweep->cublas, options->ordinal, &reason))
         fprintf(stderr, "conv: %s\n", reason.text);
     enum conv_status status = bench_list(sweep, err);

@@ -262,7 +262,8 @@ const struct conv_option conv_option_table[] = {
      .help = "bytes of images copied to the GPU together (default: 16M; 32M if the GPU also "
              "decodes PNG)"},
     {INT(NEUTRAL, "jobs", 'j', "N", machine.jobs, 1, 1024),
-     .commands = RUN | LAYER | STREAMS | CODEC, .help = "worker threads (default: one per core)"},
+     .commands = RUN | LAYER | LAYERS | STREAMS | CODEC,
+     .help = "worker threads (default: one per core; bench layers --network: one)"},
     {SIZE(NEUTRAL, "mem-limit", 0, "SIZE", machine.mem_limit), .commands = READING,
      .help = "staging memory for images in flight (default: half of the memory; less in a limited "
              "container or job)"},
@@ -464,7 +465,7 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("csv", "svg")},
     {ALLOWS("shape", "maps", "kernel", "html", "svg", "stride", "padding", "dilation", "groups"),
      .commands = LAYERS},
-    {ALLOWS("network", "batch-size")},
+    {ALLOWS("network", "batch-size", "jobs"), .commands = LAYERS},
     {EXCLUDES("network", "shape", "variant", "precision", "csv")},
     // conv bench codec without --jobs times each coder alone, on the images as they are.
     {ALLOWS("jobs", "filter", "kernel", "size", "divisor", "bias", "flip", "border", "encoder"),

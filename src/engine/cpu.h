@@ -3,8 +3,11 @@
 #ifndef CONV_ENGINE_CPU_H
 #define CONV_ENGINE_CPU_H
 
+#include <stdatomic.h>
+
 #include "engine/chain.h"
 #include "engine/engine.h"
+#include "kernels/layer/layer.h"
 
 struct conv_backend {
     struct conv_device_context *device; // NULL: groups only
@@ -28,5 +31,20 @@ enum conv_status conv_cpu_filter_run(struct conv_backend *filter, const conv_ima
                                      const conv_image *sources, int count, void *stream,
                                      struct conv_err *err);
 extern const struct conv_tensor_ops conv_cpu_tensors;
+
+// How threads share the output rows and the maps of a layer's batch.
+struct conv_cpu_share {
+    const struct conv_layer_plan *plan;
+    struct conv_layer_batch batch; // whole; scratch: of worker 0
+    size_t distance;               // bytes from one worker's scratch to the next one's
+    int row_parts;                 // of the rows of all images, one after the other
+    int set_parts;                 // of the plan's sets, each of which has all parts of the rows
+    int tasks;                     // both
+    atomic_int status;             // of the last one that has failed
+};
+
+void conv_cpu_share_plan(struct conv_cpu_share *share, const struct conv_layer_plan *plan,
+                         const struct conv_layer_batch *batch, int threads);
+void conv_cpu_share_run(void *share, int worker, int task); // a conv_workers_fn
 
 #endif

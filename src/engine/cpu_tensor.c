@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Layers and filter banks on the CPU. The threads of a stream share the output rows of all images
-// of a layer's batch. Of a bank the calling thread computes one image after the other, and pools
-// each step's maps before the next step, so that only one step's maps are in memory.
+// of a layer's batch. Images of a bank are computed one after the other, and each step's maps are
+// pooled before the next step, so that only one step's maps are in memory.
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@
 #include "engine/cpu.h"
 
 #define ALIGN 64
+#define TASK_PRODUCTS 20000 // the time that it takes to begin a task
 
 // Host memory that grows, aligned to 64 bytes. Starts as {0}.
 struct conv_tensor_memory {
@@ -21,9 +23,8 @@ struct conv_tensor_stream {
     struct conv_workers *workers; // NULL: the calling thread does all
     int threads;
     struct conv_tensor_memory in, out; // staging
-    struct conv_tensor_memory padded;
-    struct conv_tensor_memory scratch;       // of a layer: of all threads, with gaps between them
-    struct conv_tensor_memory maps, filters; // of a bank
+    struct conv_tensor_memory scratch; // of a layer: padded input, and scratch of all threads
+    struct conv_tensor_memory padded, maps, filters; // of a bank
 };
 
 // --- streams -------------------------------------------------------------------------------------
@@ -86,80 +87,101 @@ static enum conv_status take_staging(struct conv_tensor_stream *stream, size_t i
 
 // --- sharing -------------------------------------------------------------------------------------
 
-// The work on a batch, in equal parts.
-struct work {
-    const struct conv_layer_prepared *prepared;
-    struct conv_layer_batch batch;        // scratch: of part 0
-    size_t image_bytes, scratch_distance; // of an image's outputs; from part to part
-    float *padded;
-    int64_t total;        // rows of all images, one after the other; or planes to be padded
-    int parts, map_parts; // of these; of the maps, each of which has all parts of the rows
-    atomic_int status;    // of the first part that fails
-};
-
-static int64_t first_of(const struct work *work, int part)
+// An estimate of a task's time, in multiply-adds. A weight comes from a cache that all threads
+// share in the time of 16, as in the plans of kernels/layer/cpu/.
+static double task_cost(const struct conv_cpu_share *share, double rows)
 {
-    return work->total * part / work->parts;
+    const struct conv_layer *layer = &share->plan->layer;
+    int sets = share->plan->sets > 0 ? share->plan->sets : 1, parts = share->set_parts;
+    double part = (double)((sets + parts - 1) / parts) / sets;
+    double images = ceil(rows / share->batch.rows);
+    double outputs = rows * conv_layer_out_width(layer, share->plan->shape.width) + 16 * images;
+    double above = (conv_layer_reach_y(layer) - 1.0) / layer->stride_y * images;
+    double channels = layer->channels * (layer->groups > 1 ? part : 1);
+    return (double)conv_layer_taps(layer) * layer->maps * part * outputs +
+           channels * (rows + above) * share->plan->reading + TASK_PRODUCTS;
 }
 
-// Does all parts, each once; map_parts is at most the number of threads.
-static void run_parts(struct conv_tensor_stream *stream, struct work *work, int64_t total,
-                      int map_parts, conv_workers_fn run)
+// Chooses the parts with the shortest time of all threads. Threads are not equally fast: one that
+// shares a core does half as much. So several tasks for each, of which the last ones end at
+// different times, may be better than one for each.
+void conv_cpu_share_plan(struct conv_cpu_share *share, const struct conv_layer_plan *plan,
+                         const struct conv_layer_batch *batch, int threads)
 {
-    work->total = total;
-    work->map_parts = map_parts;
-    work->parts = total < stream->threads / map_parts ? (int)total : stream->threads / map_parts;
-    int tasks = work->parts * map_parts;
-    if (tasks > 1)
-        conv_workers_run(stream->workers, tasks, run, work, tasks);
-    else
-        run(work, 0, 0);
+    int64_t rows = batch->images * batch->rows;
+    double best = INFINITY;
+    struct conv_cpu_share tried = {.plan = plan, .batch = *batch, .tasks = 1};
+    tried.row_parts = tried.set_parts = 1;
+    tried.distance = (plan->scratch + ALIGN - 1) / ALIGN * ALIGN + CONV_LAYER_SCRATCH_GAP;
+    *share = tried;
+    for (int most = threads; most > 1 && most <= 8 * threads; most *= 2) {
+        int set_parts = plan->sets < 1 ? 1 : plan->sets < threads ? plan->sets : threads;
+        for (tried.set_parts = 1; tried.set_parts <= set_parts; tried.set_parts++) {
+            tried.row_parts = most / tried.set_parts < rows ? most / tried.set_parts : (int)rows;
+            tried.tasks = tried.row_parts * tried.set_parts;
+            double longest = task_cost(&tried, ceil((double)rows / tried.row_parts));
+            double all = task_cost(&tried, (double)rows / tried.row_parts) * tried.tasks;
+            double time = tried.tasks > threads ? all / threads + longest / 2 : 1.1 * longest;
+            if (time < best) {
+                best = time;
+                *share = tried;
+            }
+        }
+    }
 }
 
-// Computes the rows of a part: whole images at once, and the rows of an image that it begins or
-// ends in the middle of.
-static void run_rows(void *context, int, int task)
+// Whole images at once, and the rows of an image that the part begins or ends in the middle of.
+void conv_cpu_share_run(void *context, int worker, int task)
 {
-    struct work *work = context;
-    const struct conv_layer_plan *plan = &work->prepared->plan;
-    int part = task / work->map_parts, map_part = task % work->map_parts;
-    int64_t height = work->batch.rows, end = first_of(work, part + 1);
+    struct conv_cpu_share *share = context;
+    const struct conv_layer_plan *plan = share->plan;
+    const struct conv_layer *layer = &plan->layer;
+    int parts = share->set_parts, part = task % parts;
+    int64_t height = share->batch.rows, rows = share->batch.images * height;
+    int64_t row = rows * (task / parts) / share->row_parts;
+    int64_t end = rows * (task / parts + 1) / share->row_parts;
+    size_t image_bytes = (size_t)layer->maps * (size_t)height * conv_element_size(layer->output) *
+                         (size_t)conv_layer_out_width(layer, plan->shape.width);
     enum conv_status status = CONV_OK;
-    for (int64_t row = first_of(work, part); row < end && !status;) {
-        struct conv_layer_batch batch = work->batch;
+    while (row < end && !status) {
+        struct conv_layer_batch batch = share->batch;
         int64_t image = row / height, first = row % height, left = end - row;
         bool is_whole = first == 0 && left >= height;
-        batch.first_set = plan->sets * map_part / work->map_parts;
-        batch.sets = plan->sets * (map_part + 1) / work->map_parts - batch.first_set;
+        batch.first_set = plan->sets * part / parts;
+        batch.sets = plan->sets * (part + 1) / parts - batch.first_set;
         batch.images = is_whole ? left / height : 1;
         batch.first_row = (int)first;
         batch.rows = (int)(left < height - first ? left : height - first);
         batch.src = (const uint8_t *)batch.src + image * batch.src_image;
-        batch.dst = (uint8_t *)batch.dst + (size_t)image * work->image_bytes;
-        if (batch.scratch)
-            batch.scratch = (uint8_t *)batch.scratch + (size_t)task * work->scratch_distance;
+        batch.dst = (uint8_t *)batch.dst + (size_t)image * image_bytes;
+        batch.scratch = (uint8_t *)batch.scratch + (size_t)worker * share->distance;
         status = plan->variant->run(plan, &batch);
         row += batch.images * batch.rows;
     }
     if (status)
-        atomic_store(&work->status, (int)status);
+        atomic_store(&share->status, (int)status);
 }
 
-// Pads single planes: an image of one channel each.
-static void pad_planes(void *context, int, int part)
+struct padding {
+    const struct conv_layer_prepared *prepared;
+    struct conv_layer_batch batch;
+    float *padded;
+};
+
+// Pads a channel of all images, as images of one channel.
+static void pad_channel(void *context, int, int channel)
 {
-    struct work *work = context;
-    const struct conv_layer_prepared *prepared = work->prepared;
-    struct conv_layer layer = prepared->outer;
-    struct conv_layer_batch batch = work->batch;
-    size_t plane = (size_t)prepared->plan.shape.height * (size_t)prepared->plan.shape.width;
-    int channels = layer.channels;
-    layer.channels = 1;
-    batch.images = 1;
-    for (int64_t i = first_of(work, part); i < first_of(work, part + 1); i++) {
-        batch.src = (const uint8_t *)work->batch.src + i / channels * batch.src_image +
-                    i % channels * batch.src_plane;
-        conv_layer_pad(&layer, &prepared->shape, &batch, work->padded + (size_t)i * plane);
+    const struct padding *padding = context;
+    const struct conv_layer_shape *shape = &padding->prepared->plan.shape;
+    struct conv_layer layer = padding->prepared->outer;
+    struct conv_layer_batch batch = padding->batch;
+    size_t plane = (size_t)shape->height * (size_t)shape->width;
+    batch.images = layer.channels = 1;
+    for (int64_t i = 0; i < padding->batch.images; i++) {
+        int64_t at = i * padding->prepared->outer.channels + channel;
+        batch.src = (const uint8_t *)padding->batch.src + at * batch.src_plane; // without gaps
+        conv_layer_pad(&layer, &padding->prepared->shape, &batch,
+                       padding->padded + (size_t)at * plane);
     }
 }
 
@@ -167,72 +189,46 @@ static enum conv_status run_layer(struct conv_tensor_stream *stream,
                                   const struct conv_layer_prepared *prepared, int64_t images,
                                   const void *src, void *dst, struct conv_err *err)
 {
-    struct work work = {
-        .prepared = prepared,
-        .batch = conv_layer_batch_of(&prepared->outer, &prepared->shape, images, src, dst),
-    };
     const struct conv_layer_plan *plan = &prepared->plan;
-    int64_t rows = images * work.batch.rows;
-    bool few = 2 * rows <= stream->threads && plan->sets > 1; // then the maps are shared, too
-    int map_parts = !few ? 1 : plan->sets < stream->threads ? plan->sets : stream->threads;
-    size_t parts = (size_t)(few || rows > stream->threads ? stream->threads : rows), in;
-    (void)conv_layer_context_bytes(&plan->layer, plan->shape.height, plan->shape.width, &in,
-                                   &work.image_bytes);
-    size_t scratch = (plan->scratch + ALIGN - 1) / ALIGN * ALIGN;
-    enum conv_status status = CONV_OK;
-    work.scratch_distance = scratch + CONV_LAYER_SCRATCH_GAP;
-    if (scratch > 0)
-        status = reserve(&stream->scratch, work.scratch_distance * parts, "a layer", err);
-    if (!status && plan->pads)
-        status = reserve(&stream->padded, prepared->pad_bytes, "a layer", err);
+    struct conv_layer_batch batch =
+        conv_layer_batch_of(&prepared->outer, &prepared->shape, images, src, dst);
+    struct conv_cpu_share share;
+    conv_cpu_share_plan(&share, plan, &batch, stream->threads);
+    int threads = share.tasks < stream->threads ? share.tasks : stream->threads;
+    size_t bytes = prepared->pad_bytes + share.distance * (size_t)threads;
+    enum conv_status status = reserve(&stream->scratch, bytes, "a layer", err);
     if (status)
         return status;
     if (plan->pads) {
-        work.padded = stream->padded.data;
-        run_parts(stream, &work, images * prepared->outer.channels, 1, pad_planes);
-        work.batch =
-            conv_layer_batch_of(&plan->layer, &plan->shape, images, stream->padded.data, dst);
+        struct padding padding = {prepared, batch, stream->scratch.data};
+        conv_workers_run(stream->workers, stream->threads, pad_channel, &padding,
+                         prepared->outer.channels);
+        share.batch = conv_layer_batch_of(&plan->layer, &plan->shape, images, padding.padded, dst);
     }
-    work.batch.scratch = scratch > 0 ? stream->scratch.data : NULL;
-    run_parts(stream, &work, rows, map_parts, run_rows);
-    status = (enum conv_status)atomic_load(&work.status);
-    return status ? conv_err_set(err, status, "the layer's kernel failed") : CONV_OK;
-}
-
-static enum conv_status enqueue_layer(const struct conv_layer_prepared *prepared,
-                                      const struct conv_layer_batch *batch, struct conv_err *err)
-{
-    const struct conv_layer_plan *plan = &prepared->plan;
-    struct conv_layer_batch own = *batch;
-    if (prepared->plan.pads) {
-        conv_layer_pad(&prepared->outer, &prepared->shape, batch, batch->scratch);
-        own = conv_layer_batch_of(&prepared->plan.layer, &prepared->plan.shape, batch->images,
-                                  batch->scratch, batch->dst);
-        own.scratch = (uint8_t *)batch->scratch + prepared->pad_bytes;
-    }
-    own.first_row = 0;
-    own.rows = conv_layer_out_height(&prepared->plan.layer, prepared->plan.shape.height);
-    enum conv_status status = plan->variant->run(plan, &own);
+    share.batch.scratch = (uint8_t *)stream->scratch.data + prepared->pad_bytes;
+    conv_workers_run(stream->workers, threads, conv_cpu_share_run, &share, share.tasks);
+    status = (enum conv_status)atomic_load(&share.status);
     return status ? conv_err_set(err, status, "the layer's kernel failed") : CONV_OK;
 }
 
 // --- filter banks --------------------------------------------------------------------------------
 
 static enum conv_status pad_image(struct conv_tensor_stream *stream,
-                                  const struct conv_bank_steps *steps,
-                                  const struct conv_bank_config *config,
-                                  const struct conv_layer_shape *shape,
-                                  const struct conv_layer_batch *batch, struct conv_err *err)
+                                  const struct conv_bank_context *bank,
+                                  const struct conv_layer_shape *shape, const void *src,
+                                  struct conv_err *err)
 {
+    const struct conv_bank_steps *steps = &bank->steps;
     struct conv_layer padding;
     if (!steps->has_separable)
         return CONV_OK;
-    conv_bank_context_padding(&padding, steps, config);
+    conv_bank_context_padding(&padding, steps, &bank->config);
     size_t rows = (size_t)shape->height + 2 * (size_t)steps->half_height;
     size_t columns = (size_t)shape->width + 2 * (size_t)steps->half_width;
     enum conv_status status = reserve(&stream->padded, rows * columns * sizeof(float), "maps", err);
+    struct conv_layer_batch batch = conv_layer_batch_of(&padding, shape, 1, src, NULL);
     if (!status)
-        conv_layer_pad(&padding, shape, batch, stream->padded.data);
+        conv_layer_pad(&padding, shape, &batch, stream->padded.data);
     return status;
 }
 
@@ -258,25 +254,18 @@ static enum conv_status run_separable(struct conv_tensor_stream *stream,
 
 static enum conv_status run_dense(struct conv_tensor_stream *stream,
                                   const struct conv_bank_step *step,
-                                  const struct conv_layer_shape *shape,
-                                  const struct conv_layer_batch *image, float *dst,
+                                  const struct conv_layer_shape *shape, const void *src, float *dst,
                                   struct conv_err *err)
 {
-    struct conv_layer_batch batch = *image;
-    struct conv_layer_way way;
     size_t plane = (size_t)shape->height * (size_t)shape->width;
     bool combined = step->kind == CONV_BANK_STEP_COMBINED;
-    enum conv_status status = conv_layer_context_way(step->dense, shape, false, &way, err);
-    if (!status)
-        status = reserve(&stream->scratch, way.scratch, "maps", err);
-    if (!status && combined)
+    enum conv_status status = CONV_OK;
+    if (combined)
         status = reserve(&stream->filters, plane * (size_t)step->layer.maps * sizeof(float), "maps",
                          err);
-    if (status)
-        return status;
-    batch.dst = combined ? stream->filters.data : dst;
-    batch.scratch = stream->scratch.data;
-    status = conv_layer_context_enqueue(step->dense, shape, &batch, err);
+    if (!status)
+        status = conv_layer_context_run(step->dense, stream, shape, 1, src,
+                                        combined ? stream->filters.data : dst, err);
     if (!status && combined && step->combine == CONV_BANK_MAX)
         conv_combine_max(dst, stream->filters.data, step->layer.maps, (int64_t)plane);
     else if (!status && combined)
@@ -297,15 +286,16 @@ static void pool_maps(float *features, const struct conv_pooling *pool, const fl
     }
 }
 
-static enum conv_status
-run_image(struct conv_tensor_stream *stream, const struct conv_bank_steps *steps,
-          const struct conv_bank_config *config, const struct conv_layer_shape *shape,
-          const struct conv_layer_batch *batch, float *dst, struct conv_err *err)
+static enum conv_status run_image(struct conv_tensor_stream *stream,
+                                  const struct conv_bank_context *bank,
+                                  const struct conv_layer_shape *shape, const void *src, float *dst,
+                                  struct conv_err *err)
 {
-    const struct conv_pooling *pool = &config->pool;
+    const struct conv_bank_steps *steps = &bank->steps;
+    const struct conv_pooling *pool = &bank->config.pool;
     size_t plane = (size_t)shape->height * (size_t)shape->width;
     size_t per_map = pool->count ? (size_t)(pool->count * pool->grid * pool->grid) : plane;
-    enum conv_status status = pad_image(stream, steps, config, shape, batch, err);
+    enum conv_status status = pad_image(stream, bank, shape, src, err);
     if (!status && pool->count)
         status =
             reserve(&stream->maps, plane * (size_t)steps->most_maps * sizeof(float), "maps", err);
@@ -315,7 +305,7 @@ run_image(struct conv_tensor_stream *stream, const struct conv_bank_steps *steps
         float *maps = pool->count ? stream->maps.data : out;
         status = step->kind == CONV_BANK_STEP_SEPARABLE
                      ? run_separable(stream, steps, &step->device, shape, maps, err)
-                     : run_dense(stream, step, shape, batch, maps, err);
+                     : run_dense(stream, step, shape, src, maps, err);
         if (!status && pool->count)
             pool_maps(out, pool, maps, step->map_count, shape);
     }
@@ -331,19 +321,9 @@ static enum conv_status run_bank(struct conv_tensor_stream *stream,
     size_t in, out;
     if (!conv_bank_context_bytes(bank, height, width, &in, &out))
         return conv_err_set(err, CONV_ERR_MEMORY, "the maps are too large");
-    int64_t row = (int64_t)conv_element_size(bank->config.input) * width;
-    for (int64_t i = 0; i < images && !status; i++) {
-        struct conv_layer_batch batch = {
-            .images = 1,
-            .src = (const uint8_t *)src + (size_t)i * in,
-            .src_row = row,
-            .src_plane = row * height,
-            .src_image = row * height,
-            .rows = height,
-        };
-        status = run_image(stream, &bank->steps, &bank->config, &shape, &batch,
+    for (int64_t i = 0; i < images && !status; i++)
+        status = run_image(stream, bank, &shape, (const uint8_t *)src + (size_t)i * in,
                            dst + (size_t)i * (out / sizeof *dst), err);
-    }
     return status;
 }
 
@@ -354,5 +334,4 @@ const struct conv_tensor_ops conv_cpu_tensors = {
     .stream_staging = take_staging,
     .layer_run = run_layer,
     .bank_run = run_bank,
-    .layer_enqueue = enqueue_layer,
 };

@@ -174,7 +174,7 @@ struct conv_tensor_ops {
                                      struct conv_err *err);
     void (*library_close)(int device, struct conv_library_layer *library);
     // Pads if necessary, then runs the plan on all rows of the batch, with batch->scratch, in
-    // batch->stream.
+    // batch->stream. NULL on the CPU.
     enum conv_status (*layer_enqueue)(const struct conv_layer_prepared *prepared,
                                       const struct conv_layer_batch *batch, struct conv_err *err);
 };

@@ -61,9 +61,9 @@ enum conv_status conv_layer_context_way(struct conv_layer_context *context,
 bool conv_layer_context_bytes(const struct conv_layer *layer, int height, int width, size_t *in,
                               size_t *out);
 
-// For data that is on the device already (on the CPU: in memory): queues a batch of the shape's
-// images, strides and alignment as in layer.h, into batch->stream. batch->scratch has the bytes
-// that the shape's way says. On CUDA the calling thread's current device is the context's.
+// For data that is on a CUDA device already: queues a batch of the shape's images, strides and
+// alignment as in layer.h, into batch->stream. batch->scratch has the bytes that the shape's way
+// says. The calling thread's current device is the context's.
 enum conv_status conv_layer_context_enqueue(struct conv_layer_context *context,
                                             const struct conv_layer_shape *shape,
                                             const struct conv_layer_batch *batch,

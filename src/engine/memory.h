@@ -62,7 +62,8 @@ void conv_workers_close(struct conv_workers *workers);
 int conv_workers_for(int threads, uint64_t samples);
 
 // Does all of the work and returns. At most `threads` take part; pass 1 for work that takes less
-// time than a thread takes to wake up. If the system refuses to start threads, fewer do the work.
+// time than a thread takes to wake up, and without workers. If the system refuses to start threads,
+// fewer do the work.
 void conv_workers_run(struct conv_workers *workers, int threads, conv_workers_fn work,
                       void *context, int count);
 

@@ -301,14 +301,11 @@ static void work(void *context, int, int number)
     struct conv_tensor_stream *stream = NULL;
     struct conv_workers *helpers = NULL;
     struct conv_err err = {0};
-    enum conv_status status = CONV_OK;
-    int threads = run->use.threads;
     if (is_over(run)) // others have done what this worker would have
         return;
-    if (threads > 1)
-        status = conv_workers_open(&helpers, threads, &err);
+    enum conv_status status = conv_workers_open(&helpers, run->use.threads, &err);
     if (!status)
-        status = conv_operation_stream_open(operation, helpers, threads, &stream, &err);
+        status = conv_operation_stream_open(operation, helpers, run->use.threads, &stream, &err);
     if (!status)
         status = run_chunks(&worker, stream, &err);
     if (status)

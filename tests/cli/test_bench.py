@@ -261,7 +261,7 @@ def test_layers_of_a_network(box):
         [("lenet", layer, batch) for layer in ("1->6, 28x28, 5x5", "6->16, 12x12, 5x5") for batch in (1, 16)]
     assert all(line["ms"] > 0 and line["share_of_fma"] > 0 and line["cudnn_float32_ms"] is None for line in lines[:-1])
     assert lines[-1]["type"] == "bench-network-summary" and lines[-1]["layers"] == 4
-    assert re.search(r"(?m)^6->16, 12x12, 5x5 +16 +[\d.]+ ", run("bench", "layers", "--device", "cpu", "--network", "lenet").out)
+    assert re.search(r"(?m)^6->16, 12x12, 5x5 +16 +[\d.]+ ", run("bench", "layers", "--device", "cpu", "--network", "lenet", "--jobs", "3").out)
 
 
 def test_layers_svg(box):

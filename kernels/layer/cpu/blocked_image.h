@@ -39,9 +39,8 @@ static inline void copy_samples(float *dst, const float *src, int n, int stride,
         put(dst + j, EVENS(load(src + 2 * j), load(src + 2 * j + LANES)));
     if (stride == 2 && j < n) {
         int left = 2 * (n - j) - 1; // samples
-        vec low = left < LANES ? GET_SOME(src + 2 * j, left) : load(src + 2 * j), high = low;
-        if (left > LANES)
-            high = GET_SOME(src + 2 * j + LANES, left - LANES);
+        vec low = fetch(src + 2 * j, left);
+        vec high = left > LANES ? GET_SOME(src + 2 * j + LANES, left - LANES) : low;
         PUT_SOME(dst + j, EVENS(low, high), n - j);
         return;
     }
@@ -80,11 +79,7 @@ static void copy_columns(const struct conv_layer_plan *plan, const uint8_t *row,
 // long.
 static void clear_after(float *from, const float *end)
 {
-    if (end - from >= LANES)
-        put(from, (vec){0});
-    else
-        for (; from < end; from++)
-            *from = 0;
+    PUT_SOME(from, (vec){0}, (int)(end - from));
 }
 
 // Makes the copies of a channel, row by row. What a row's last vector stores after the row is
