@@ -70,7 +70,7 @@ if(choose_architectures AND here)
     endforeach()
     list(REMOVE_DUPLICATES CMAKE_CUDA_ARCHITECTURES)
 elseif(choose_architectures AND CONV_CUDA_FOR STREQUAL "check")
-    set(CMAKE_CUDA_ARCHITECTURES 75-virtual 90a-virtual) # ptxas checks each instruction for 90a
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 90a-virtual) # ptxas checks each instruction for 90a, too
     set(CMAKE_CUDA_FLAGS_RELEASE "-O0 -DNDEBUG") # the host's code: the emulated device's is optimised
 elseif(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for future GPUs. 90a has
@@ -92,7 +92,7 @@ message(STATUS "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 # -fmad=false for the same reason as -ffp-contract=off in C.
 function(conv_cuda_target target)
     if(CONV_CUDA_FOR STREQUAL "check" AND NOT target STREQUAL "conv_kernels") # few lines that depend on the GPU
-        set(CMAKE_CUDA_ARCHITECTURES 90a-virtual)
+        set(CMAKE_CUDA_ARCHITECTURES 75-real)
     endif()
     set_target_properties(${target} PROPERTIES
         CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY Static

@@ -244,7 +244,7 @@ def test_standard_input_and_output(box):
 def test_memory_does_not_depend_on_the_number_of_images(box, filters, values):
     weights(8, 1, 3, 3)
     peaks = []
-    for count in (50, 1600):
+    for count in (50, 100 if program.is_sanitized() else 1600):
         save("x.npy", np.zeros((count, 1, 64, 64), np.float32))
         result = program.measure("layer", "--device=cpu", "--mem-limit=1M", "-j2", filters, "x.npy", "y.npy")
         assert os.path.getsize("y.npy") == 128 + count * values * 4

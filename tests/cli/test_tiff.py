@@ -157,6 +157,7 @@ def test_float32(box):
     assert len(os.listdir("with_page")) == 7
 
 
+@pytest.mark.skipif(program.is_sanitized(), reason="compares values, which the release build does")
 def test_rows_and_columns_of_float32_are_treated_alike(box):
     """1.0.0 added row by row: up to 90 % of the samples differed in the last bit. On a device, in one group with 8 and 16 bits."""
     rng = np.random.default_rng(4)

@@ -223,8 +223,8 @@ __device__ inline void depthwise_store(const depthwise_launch &p, const float *o
 
 // A thread computes one unit of each tile.
 template <int K, int S, int R, int THREADS, int BLOCKS>
-static __global__
-__launch_bounds__(THREADS, BLOCKS) void depthwise(const __grid_constant__ depthwise_launch p)
+static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void depthwise(
+    const __grid_constant__ depthwise_launch p)
 {
     const int C = DEPTHWISE_COLUMNS(S);
     extern __shared__ float4 depthwise_shared[];

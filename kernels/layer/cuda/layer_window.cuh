@@ -7,6 +7,7 @@
 
 #include <cuda_pipeline.h>
 
+#include "kernels/common/warp.cuh"
 #include "kernels/layer/cuda/layer_device.cuh"
 
 #define WINDOW_ROWS 7    // outputs of a thread, one below the other
@@ -203,11 +204,11 @@ __device__ inline void window_add(float (&sum)[MT][1][WINDOW_ROWS], const float 
     }
 }
 
-// Kernels of K x K and a stride of S, MT maps at a time. DILATED: taps, and the outputs of a
-// thread, are dilation_y rows apart.
+// K x K taps, stride S, MT maps at a time. DILATED: taps and outputs are dilation_y rows apart.
 template <int K, int S, int MT, int THREADS, int BLOCKS, bool DILATED = false>
-static __global__ __launch_bounds__(THREADS,
-                                    BLOCKS) void window(const __grid_constant__ window_launch p)
+static __global__
+__launch_bounds__(THREADS,
+                  RESIDENT(THREADS, BLOCKS)) void window(const __grid_constant__ window_launch p)
 {
     extern __shared__ float4 window_shared[];
     window_memory memory = window_memory_of(p, window_shared);

@@ -40,7 +40,6 @@ static const struct window_shape shapes[] = {
     shape_of<7, 2, 1, 256, 3>(),
     shape_of<3, 1, 4, 128, 5>(),
     shape_of<3, 2, 4, 128, 5>(),
-
     shape_of<5, 1, 4, 128, 3>(),
     shape_of<5, 2, 4, 128, 3>(),
     shape_of<7, 1, 2, 128, 3>(),
