@@ -88,23 +88,23 @@ static enum conv_status take_staging(struct conv_tensor_stream *stream, size_t i
 // --- sharing -------------------------------------------------------------------------------------
 
 // An estimate of a task's time, in multiply-adds. A weight comes from a cache that all threads
-// share in the time of 16, as in the plans of kernels/layer/cpu/.
+// share in the time of 20, while others are used.
 static double task_cost(const struct conv_cpu_share *share, double rows)
 {
     const struct conv_layer *layer = &share->plan->layer;
     int sets = share->plan->sets > 0 ? share->plan->sets : 1, parts = share->set_parts;
     double part = (double)((sets + parts - 1) / parts) / sets;
-    double images = ceil(rows / share->batch.rows);
-    double outputs = rows * conv_layer_out_width(layer, share->plan->shape.width) + 16 * images;
+    double images = ceil(rows / share->batch.rows), channels = layer->channels;
+    double outputs =
+        fmax(rows * conv_layer_out_width(layer, share->plan->shape.width), 20 * images);
     double above = (conv_layer_reach_y(layer) - 1.0) / layer->stride_y * images;
-    double channels = layer->channels * (layer->groups > 1 ? part : 1);
+    double read = channels * (layer->groups > 1 ? part : 1) * (rows + above);
     return (double)conv_layer_taps(layer) * layer->maps * part * outputs +
-           channels * (rows + above) * share->plan->reading + TASK_PRODUCTS;
+           read * share->plan->reading + TASK_PRODUCTS;
 }
 
-// Chooses the parts with the shortest time of all threads. Threads are not equally fast: one that
-// shares a core does half as much. So several tasks for each, of which the last ones end at
-// different times, may be better than one for each.
+// Chooses the parts with the shortest time of all threads. Those that share a core with others are
+// slower, so that several tasks for each may be better than one.
 void conv_cpu_share_plan(struct conv_cpu_share *share, const struct conv_layer_plan *plan,
                          const struct conv_layer_batch *batch, int threads)
 {

@@ -224,7 +224,7 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
     plan->sets = layer->groups > 1 ? layer->groups : blocked->sets;
     // A line of 16 samples takes about 8 cycles, in which two units do 16 products for each of
     // them; to copy a row 30 cycles and, as above, six products for each of its samples.
-    double copying = blocked->row_phases * blocked->copies * (960 + 6.0 * blocked->pitch);
+    double copying = blocked->row_phases * blocked->copies * (1440 + 9.0 * blocked->pitch);
     plan->reading = 16.0 * layer->stride_y * plan->shape.width + (blocked->direct ? 0 : copying);
     plan->packed_bytes =
         conv_layer_blocked_weights(plan) * sizeof(int32_t) +

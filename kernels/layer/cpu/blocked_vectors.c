@@ -139,7 +139,7 @@ static bool plan_grouped(struct conv_layer_plan *plan)
     grouped->channel_size =
         ((ptrdiff_t)(grouped->rows - 1) * layer->stride_y + reach) * grouped->row_size;
     grouped->results = grouped->channel_size * channels;
-    plan->reading = 22.0 * layer->stride_y * (double)grouped->row_size; // as other variants do
+    plan->reading = 25.0 * layer->stride_y * (double)grouped->row_size; // as other variants do
     plan->scratch =
         (size_t)(grouped->results + (int64_t)grouped->rows * grouped->width * maps) * sizeof(vec);
     plan->packed_bytes = conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
