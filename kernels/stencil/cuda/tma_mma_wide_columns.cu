@@ -90,7 +90,7 @@ static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_p
 {
     auto *constants =
         constants_of<struct kernel_constants<struct tma_mma_wide_columns_filter>>(plan);
-    struct wide_kind kind;
+    struct wide_kind kind = {};
     find_wide_factors(&constants->filter.factors, &kind, stencil, WIDTH, HEIGHT);
     if (kind.column_bytes == 2)
         constants->kernel = tma_mma_wide_columns<WIDTH, HEIGHT, 2, true>;
@@ -113,7 +113,7 @@ static void plan_tma_mma_wide_columns(const struct conv_stencil *stencil,
 static bool can_tma_mma_wide_columns(const struct conv_stencil *stencil)
 {
     struct wide_factors factors = {};
-    struct wide_kind kind;
+    struct wide_kind kind = {};
     return find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR) && !kind.sample;
 }
 
@@ -130,7 +130,7 @@ static bool can_tma_mma_wide_columns(const struct conv_stencil *stencil)
 static int score_tma_mma_wide_columns(const struct conv_stencil *stencil, size_t)
 {
     struct wide_factors factors = {};
-    struct wide_kind kind;
+    struct wide_kind kind = {};
     find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR);
     int side = max(stencil->width, stencil->height);
     bool pays = side > SHORT_FACTOR || (side >= LEAST_SIDE && kind.column_bytes == 1);
