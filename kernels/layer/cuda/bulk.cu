@@ -5,17 +5,14 @@
 
 #include "kernels/layer/cuda/bulk_tiles.cuh"
 
-#define SHARED (227 << 10)  // of a multiprocessor, for all of its blocks
-#define RESERVED (1 << 10)  // of each block
+#define SHARED (227 << 10)  // of a multiprocessor, whose only block takes it
 #define PROCESSORS 132      // assumed for the choice
 #define MOST_PROCESSORS 256 // that a launch uses
 #define MOST_ITEMS (1 << 24)
 #define MOST_UNITS (1 << 30) // of a block
 
 struct bulk_shape {
-    int kernel_width, rows, columns, maps, vector, threads, blocks;
-    bool padded;       // weights of a kernel row are padded to a multiple of four
-    int buffer;        // floats of a warp's buffer
+    int kernel_width, rows, columns, maps, vector, threads;
     int most_turns;    // most units that a thread may compute
     int most_channels; // most channels for which it was measured
     int least_taps;    // of an output, from which on it is fastest
@@ -25,29 +22,6 @@ struct bulk_shape {
     float load; // cycles of a multiprocessor per copied byte that are not hidden, measured
     void (*kernel)(bulk_launch);
 };
-
-template <int K, int T, int MT, int VX, int THREADS>
-static bulk_shape tiles(int most_turns, int most_channels, float suited, int score, float cost,
-                        float load)
-{
-    return {K,
-            1,
-            T,
-            MT,
-            VX,
-            THREADS,
-            1,
-            false,
-            STORE_ROOM(T),
-            most_turns,
-            most_channels,
-            K % 2 ? 64 : 32, // `uniform` has no even kernels
-            suited,
-            score,
-            cost,
-            load,
-            bulk_tiles<K, T, MT, VX, THREADS, 1>};
-}
 
 template <int K, int R, int T, int MT, int VX, bool BACK, int THREADS>
 static bulk_shape rows(int most_turns, int most_channels, float suited, int score, float cost,
@@ -59,9 +33,6 @@ static bulk_shape rows(int most_turns, int most_channels, float suited, int scor
             MT,
             VX,
             THREADS,
-            1,
-            true,
-            BULK_BUFFER(T),
             most_turns,
             most_channels,
             K % 2 ? 64 : 32, // `uniform` has no even kernels
@@ -78,19 +49,14 @@ static bulk_shape rows(int most_turns, int most_channels, float suited, int scor
 // 2026-11-25.
 static const struct bulk_shape shapes[] = {
     // Kernel width, rows, columns, maps, vector, BACK of bulk_step(), threads.
-    tiles<5, 29, 3, 1, 384>(ANY, ANY, 0.8f, 89, 1, 0),
+    rows<5, 1, 29, 3, 1, false, 384>(ANY, ANY, 0.8f, 89, 1, 0),
     // 12→24, 33², 100 images: 0.042 instead of 0.056, since smaller tiles occupy all
     // multiprocessors.
     rows<5, 1, 15, 3, 1, false, 384>(1, ANY, 0.85f, 87, 1.07f, 0),
-    // 12→32, 36², 1,000 images: 0.525 instead of 0.666; 16→32, 28²: 0.347 instead of 0.353.
-    rows<5, 2, 12, 4, 4, false, 384>(ANY, ANY, 0.78f, 87, 1.07f, 0),
     // 3→64, 224², 100 images: 1.744 instead of 1.909; 3→32, 64², 1,000 images: 0.679 instead of
     // 0.864. The copies count (`load`) because neighbouring strips overlap: on an H200, tiles of 28
     // columns x 2 maps took 2.10, 1.96, 1.90 and 1.91 ms in strips of 1, 2, 4 and 10 rows.
     rows<7, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
-    // 32→64, 30², 1,000 images: 0.734 instead of 0.796; 16→64, 34²: 0.650 instead of 0.937. But
-    // 48→48, 56², where 0.61 of the multiply-adds are needed, 0.501 instead of 0.448.
-    rows<3, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.65f, 87, 1, 0),
     rows<4, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.7f, 87, 1, 0),
     rows<6, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
     rows<8, 1, 20, 4, 4, true, 384>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
@@ -111,23 +77,11 @@ static int layer_taps(const struct conv_layer *layer)
     return layer->channels * layer->kernel_height * layer->kernel_width;
 }
 
-// Floats from the weights of one kernel row to those of the next.
-static int weight_step(const struct bulk_shape *s)
-{
-    int floats = s->kernel_width * s->maps;
-    return s->padded ? bulk_pad(floats) : floats;
-}
-
-// Floats of the biases of a group of maps.
-static int group_biases(const struct bulk_shape *s)
-{
-    return s->padded ? bulk_pad(s->maps) : s->maps;
-}
-
 // Floats of the biases and weights of a group of maps.
 static int group_floats(const struct conv_layer *layer, const struct bulk_shape *s)
 {
-    return group_biases(s) + layer->channels * layer->kernel_height * weight_step(s);
+    return bulk_pad(s->maps) +
+           layer->channels * layer->kernel_height * bulk_pad(s->kernel_width * s->maps);
 }
 
 // Units of one item for one group of maps.
@@ -146,7 +100,7 @@ static bool always_aligned(const struct bulk_config *c, const struct conv_layer 
 static bool fill_config(const struct conv_layer *layer, const struct bulk_shape *s,
                         const struct conv_layer_shape *shape, struct bulk_config *c)
 {
-    int64_t room = SHARED / s->blocks - (s->blocks > 1 ? RESERVED : 0);
+    int64_t room = SHARED;
     int64_t plane = (int64_t)(c->strip_rows + layer->kernel_height - 1) * shape->width;
     int64_t weights = ceil_div64((int64_t)c->groups * group_floats(layer, s), 4) * 4;
     if (plane * layer->channels * 4 > room || weights * 4 > room)
@@ -160,8 +114,7 @@ static bool fill_config(const struct conv_layer *layer, const struct bulk_shape 
     int samples = layer->channels * c->plane_floats + (beyond > 0 ? beyond : 0);
     c->slot_floats = ceil_div(samples + (always_aligned(c, layer) ? 0 : 3), 4) * 4;
     c->weight_floats = (int)weights;
-    int64_t rest =
-        room - weights * 4 - (int64_t)s->threads / 32 * s->buffer * 4 - BULK_BARRIER_BYTES;
+    int64_t rest = room - weights * 4 - (int64_t)s->threads * s->columns * 4 - BULK_BARRIER_BYTES;
     int64_t slots = rest < 0 ? 0 : rest / (c->slot_floats * 4);
     c->slots = (int)(slots < BULK_MOST_SLOTS ? slots : BULK_MOST_SLOTS);
     // A warp counts outputs from its first one in 32 bits.
@@ -192,7 +145,7 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
     int64_t items = ceil_div64(images * c->strips, PROCESSORS);
     int64_t batches = ceil_div64(items * c->groups * group_units(s, c), 32);
     // The last warps have schedulers to themselves, but do not keep them busy.
-    int64_t warps = s->threads / 32 * s->blocks, rest = batches % warps;
+    int64_t warps = s->threads / 32, rest = batches % warps;
     c->few = batches <= warps * s->most_turns;
     float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);
     // Warps wait if there are fewer slots than items that they compute at a time (12 to 24 at
@@ -290,7 +243,7 @@ static void pack_bulk(const struct conv_layer_plan *plan)
             int map = (g * maps < layer->maps - maps ? g * maps : layer->maps - maps) + m;
             to[m] = layer->bias ? layer->bias[map] : 0;
             for (int t = 0; t < taps; t++)
-                to[group_biases(s) + t / width * weight_step(s) + t % width * maps + m] =
+                to[bulk_pad(maps) + t / width * bulk_pad(width * maps) + t % width * maps + m] =
                     layer->weights[(size_t)map * (size_t)taps + (size_t)t];
         }
 }
@@ -376,7 +329,7 @@ static enum conv_status run_bulk(const struct conv_layer_plan *plan,
                                p.out_height, p.out_width);
         p.items = (int)images * p.strips;
         int most_blocks = processors < MOST_PROCESSORS ? processors : MOST_PROCESSORS;
-        int blocks = most_blocks * s->blocks < p.items ? most_blocks * s->blocks : p.items;
+        int blocks = most_blocks < p.items ? most_blocks : p.items;
         kernel<<<(unsigned)blocks, s->threads, (size_t)c->shared_bytes,
                  (cudaStream_t)batch->stream>>>(p);
         enum conv_status status = layer_launch_status();

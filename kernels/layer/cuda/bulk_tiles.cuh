@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The exact order by register tiles, for layers whose arithmetic is the limit: a thread computes T
-// neighbouring outputs of a row for MT maps. Blocks stay on their multiprocessor and compute one
-// image, or strip of rows of an image, after the other. Its samples arrive in shared memory by bulk
-// copies, so that no thread waits while it copies, and no barrier joins the warps of a block.
+// neighbouring outputs of one or two rows for MT maps. Blocks stay on their multiprocessor and
+// compute one image, or strip of rows of an image, after the other. Its samples arrive in shared
+// memory by bulk copies, so that no thread waits while it copies, and no barrier joins the warps of
+// a block.
 #ifndef CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
 #define CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
 
@@ -12,6 +13,13 @@
 
 #define BULK_MOST_SLOTS 8
 #define BULK_BARRIER_BYTES (BULK_MOST_SLOTS * 20)
+#define BULK_NOTHING INT32_MIN                // instead of an offset, which may be negative
+#define BULK_BUFFER(columns) (32 * (columns)) // floats: an output row of each thread, for one map
+
+static constexpr __host__ __device__ int bulk_pad(int floats)
+{
+    return (floats + 3) / 4 * 4;
+}
 
 // A launch. An item is `strip_rows` output rows of an image, for all maps. A unit is what a thread
 // computes at a time; units of an item are numbered group of maps, row, tile of columns. Block b
@@ -20,9 +28,8 @@
 struct bulk_launch {
     const void *src;
     struct store_target to;
-    // bulk_tiles: [group][1 + channel, kernel row, kernel column][MT], the bias first.
-    // bulk_rows: for each group its biases, then [channel][kernel row][kernel column][MT]; the
-    // biases and each kernel row are padded to multiples of four floats.
+    // For each group its biases, then [channel][kernel row][kernel column][MT]; the biases and each
+    // kernel row are padded to multiples of four floats.
     const float *weights;
     int64_t src_row, src_plane, src_image; // bytes
     struct layer_divider by_item_units, by_group_units, by_tiles, by_strips;
@@ -196,110 +203,6 @@ template <int R> __device__ inline bulk_unit bulk_find_unit(const bulk_launch &p
     found.row = R > 1 ? min(rows * R, p.strip_rows - R) : rows;
     return found;
 }
-
-// Computes a unit once its item has arrived.
-template <int K, int T, int MT, int VX>
-__device__ inline void bulk_add(const bulk_launch &p, const bulk_memory &memory,
-                                const bulk_ring &ring, const bulk_unit &unit, float (&sum)[MT][T])
-{
-    const int vector = MT % 4 ? MT % 2 ? 1 : 2 : 4;
-    int slot = ring.slot + unit.item - ring.next; // all of a warp's items fit into the slots
-    bool around = slot >= p.slots;
-    slot -= around ? p.slots : 0;
-    barrier_wait(memory.full + slot, ring.parity ^ (uint32_t)around);
-    __syncwarp();
-    bulk_item item = bulk_find_item(p, unit.item);
-    int taps = p.channels * p.kernel_height * K, phase = bulk_phase(p, item);
-    const float *weight = memory.weights + unit.group * (1 + taps) * MT;
-    const float *plane = memory.slots + slot * p.slot_floats + unit.row * p.pitch + unit.tile * T;
-    float bias[MT];
-    layer_read<MT, vector>(bias, weight);
-#pragma unroll
-    for (int m = 0; m < MT; m++)
-#pragma unroll
-        for (int t = 0; t < T; t++)
-            sum[m][t] = bias[m];
-    weight += MT;
-#pragma unroll 1
-    for (int c = 0; c < p.channels; c++) {
-        const float *in = plane;
-        if (VX < 4)
-            in += phase & 3;
-#pragma unroll 1
-        for (int u = 0; u < p.kernel_height; u++) {
-            float x[T + K - 1];
-            layer_read<T + K - 1, VX>(x, in);
-#pragma unroll
-            for (int v = 0; v < K; v++) {
-                float w[MT];
-                layer_read<MT, vector>(w, weight + v * MT);
-#pragma unroll
-                for (int m = 0; m < MT; m++)
-#pragma unroll
-                    for (int t = 0; t < T; t++)
-                        sum[m][t] = fmaf(w[m], x[t + v], sum[m][t]);
-            }
-            in += p.pitch;
-            weight += K * MT;
-        }
-        plane += p.plane_floats;
-        phase += p.plane_step;
-    }
-}
-
-#endif
-
-template <int K, int T, int MT, int VX, int THREADS, int BLOCKS>
-static __global__ __launch_bounds__(THREADS,
-                                    BLOCKS) void bulk_tiles(const __grid_constant__ bulk_launch p)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    const int warps = THREADS / 32;
-    int warp = (int)threadIdx.x / 32;
-    bulk_memory memory;
-    int count;
-    bulk_begin<THREADS>(p, STORE_ROOM(T), &memory, &count);
-
-    bulk_ring ring = {0, 0, 0};
-    int units = count * p.item_units;
-#pragma unroll 1
-    for (int first = warp * 32; first < units; first += THREADS) {
-        bulk_release<warps>(p, memory, ring, layer_divide(first, p.by_item_units), count);
-        int number = min(first + (int)threadIdx.x % 32, units - 1);
-        float sum[MT][T];
-        bulk_add<K, T, MT, VX>(p, memory, ring, bulk_find_unit<1>(p, number), sum);
-        int next = first + THREADS;
-        bulk_release<warps>(p, memory, ring,
-                            next < units ? layer_divide(next, p.by_item_units) : count, count);
-        asm volatile("" : "+r"(number)); // not kept in registers, but derived again
-        bulk_unit unit = bulk_find_unit<1>(p, number);
-        bulk_item item = bulk_find_item(p, unit.item);
-        // The last group ends with the maps and may overlap the one before.
-        int map = min(unit.group * MT, p.maps - MT), j = unit.tile * T;
-        int64_t at =
-            ((item.image * p.maps + map) * p.out_height + item.row + unit.row) * p.out_width + j;
-        int outputs = first + (int)threadIdx.x % 32 < units ? min(T, p.out_width - j) : 0;
-        activate_outputs<T, MT>(p.to.activation, sum);
-        store_runs<T, MT, 1>(p.to, memory.buffers + warp * STORE_ROOM(T), at, outputs, MT, sum);
-    }
-    bulk_release<warps>(p, memory, ring, count, count); // of a warp without units
-#endif
-}
-
-// --- tiles of several rows -----------------------------------------------------------------------
-// As bulk_tiles.cuh, with three differences: a tile has R rows of outputs, which share samples; all
-// weights of a kernel row or of a tap are read at once; and storing outputs takes fewer
-// instructions.
-
-#define BULK_NOTHING INT32_MIN                // instead of an offset, which may be negative
-#define BULK_BUFFER(columns) (32 * (columns)) // floats: an output row of each thread, for one map
-
-static constexpr __host__ __device__ int bulk_pad(int floats)
-{
-    return (floats + 3) / 4 * 4;
-}
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Adds the products of an input row to the thread's output rows FROM to TO - 1. `weight`: weights
 // of the kernel row by which output row 0 multiplies it. BACK: every other map computes its outputs
