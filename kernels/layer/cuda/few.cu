@@ -330,8 +330,8 @@ static bool plan_few(struct conv_layer_plan *plan)
 }
 
 // Where samples are read for each group of maps. 1,000 images, H200, cuda_layer_gemm in brackets:
-// 32 to 32, 44 x 44, 5x5: 2.11 ms (2.50); 32 to 16, 32 x 32, 3x3: 0.254 (0.359), 16 to 32, 33 x 33,
-// 3x3: 0.358 (0.352).
+// 32 to 32, 44 x 44, 5x5: 2.11 ms (2.50); 10 to 48, 32 x 32, 5x5, 600 images, padded: 0.341
+// (0.454); 32 to 16, 32 x 32, 3x3: 0.254 (0.359), 16 to 32, 33 x 33, 3x3: 0.358 (0.352).
 static int score_channels(const struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = &plan->layer;
@@ -342,9 +342,7 @@ static int score_channels(const struct conv_layer_plan *plan)
     bool busy = plan->shape.images <= 0 || warps >= 6 * PROCESSORS;
     // 64 to 1, 180 x 180, 3x3, 16 images: 0.216 ms, cuda_layer_window 0.099.
     if (!busy || !layer_repays_padding(plan) || layer->maps < 3 ||
-        layer->maps > (layer->kernel_width > 3 ? 32
-                       : layer->channels <= 8  ? 128
-                                               : 48))
+        layer->maps > (layer->kernel_width == 3 && layer->channels <= 8 ? 128 : 48))
         return layer->channels <= 5 && layer_repays_padding(plan) ? 88 : 55;
     return layer->maps < 32 || layer->channels <= 4 ? 88 : 101;
 }
