@@ -140,7 +140,7 @@ __device__ inline void depthwise_load(const depthwise_launch &p, float *buffer, 
 // an operand.
 template <int K, int S, int R, int C>
 __device__ inline void depthwise_add(float (&sum)[C][R], const float *in, int pitch,
-                                     const float *weights)
+                                     const float *weights, int quads)
 {
     const int X = depthwise_window(K, S), OFFSET = depthwise_offset(K);
     const int ROWS = (R - 1) * S + K;
@@ -159,6 +159,10 @@ __device__ inline void depthwise_add(float (&sum)[C][R], const float *in, int pi
         if (r + 1 < ROWS)
             layer_read<X, 4>(x[(r + 1) % 2], in);
         layer_await(x[r % 2]);
+        // Never. But ptxas mixes no multiply-adds of two rows across a branch, so that 23 instead
+        // of 36 in 100 read three new registers: 7x7 takes 0.95 to 0.97 times as long.
+        if (K > 5 && R > 4 && quads < 0)
+            __nanosleep(1);
 #pragma unroll
         for (int v = 0; v < K; v++)
 #pragma unroll
@@ -253,7 +257,7 @@ static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void dep
             int at = local * out_plane + row * p.out_width + column;
             float sum[C][R];
             depthwise_add<K, S>(sum, buffer + from, p.pitch,
-                                buffer + p.samples + local * p.quads * 4);
+                                buffer + p.samples + local * p.quads * 4, p.quads);
             activate_outputs<R, C>(p.activation, sum);
             if (p.direct)
                 depthwise_store_rows(p, first + at, count, sum);

@@ -66,7 +66,8 @@ static const struct depthwise_shape depthwise_shapes[] = {
     depthwise_of<3, 1, 7, 28>(), depthwise_of<3, 1, 2, 48>(), depthwise_of<3, 2, 7, 28>(),
     depthwise_of<3, 2, 2, 48>(), depthwise_of<5, 1, 7, 28>(), depthwise_of<5, 1, 2, 36>(),
     depthwise_of<5, 2, 7, 24>(), depthwise_of<5, 2, 2, 28>(), depthwise_of<7, 1, 7, 16>(),
-    depthwise_of<7, 1, 2, 36>(), depthwise_of<7, 2, 7, 24>(), depthwise_of<7, 2, 2, 28>(),
+    depthwise_of<7, 1, 4, 16>(), depthwise_of<7, 1, 2, 36>(), depthwise_of<7, 2, 7, 24>(),
+    depthwise_of<7, 2, 2, 28>(),
 };
 
 // The constants of a plan. With `depthwise`, the index of an instance plus 1, only what follows it
@@ -169,10 +170,17 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
 
 #define PROCESSORS 132     // assumed for the choice
 #define SHARED (227 << 10) // of a multiprocessor
+#define MOST_BLOCKS 32
 
 static const struct depthwise_shape *depthwise_in(const struct window_plan *c)
 {
     return &depthwise_shapes[c->depthwise - 1];
+}
+
+// Whether multiply-adds take longer than a copy.
+static bool many_products(const struct depthwise_shape *s)
+{
+    return s->side > 5 && s->stride == 1;
 }
 
 // Rows of a tile's samples in one plane.
@@ -197,15 +205,19 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
     c->samples = ceil_div(floats, 4) * 4;
     c->room = c->samples + c->planes * c->quads * 4;
     c->bytes = (c->room * 2 + (c->direct ? 0 : outputs + 4)) * 4;
-    c->threads = at_least(ceil_div(c->planes * c->strips * c->columns, 32) * 32, 128);
-    // As registers and shared memory allow.
+    // Copying several planes takes long with few threads.
+    int least = many_products(s) && c->planes == 1 ? 32 : 128;
+    c->threads = at_least(ceil_div(c->planes * c->strips * c->columns, 32) * 32, least);
+    // As registers and shared memory allow, and multiprocessors can have.
     int blocks = s->warps * 32 / c->threads, fit = SHARED / (c->bytes + 1024);
+    blocks = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
     c->blocks = fit < blocks ? fit : blocks;
 }
 
 // The cycles that all tiles take: those of the busiest multiprocessor's four schedulers and, for
 // each tile that a block computes after another, of a warp by itself. The figures fit 36 layers
-// with 1, 16 and 64 images (an H200): what they choose takes 4 % longer than the best tile.
+// with 1, 16 and 64 images (an H200): what they choose takes 4 % longer than the best tile. Those
+// for 7x7, where schedulers with fewer warps than others are idle, fit 30 of them: 7 %.
 static float depthwise_cycles(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                               const struct window_plan *c)
 {
@@ -218,9 +230,13 @@ static float depthwise_cycles(const struct conv_layer *layer, const struct conv_
     int vector = shape->width % 4 == 0 ? 4 : shape->width % 2 == 0 ? 2 : 1;
     int rows = c->strip_tiles == 1 ? shape->height : tile_rows(layer, c);
     float copies = (float)(c->planes * rows) * (float)(shape->width / vector) / 32;
-    float warp = products * 1.2f + 150;
-    float alone = 1500 + warp + 8 * copies * 32 / (float)c->threads;
-    return (float)ceil_div64(tiles, PROCESSORS) * (warps * warp + 16 * copies) / 4 +
+    bool many = many_products(depthwise_in(c));
+    float warp = many ? products + 300 : products * 1.2f + 150;
+    float alone = (many ? 1000 : 1500) + warp + (many ? 16 : 8) * copies * 32 / (float)c->threads;
+    int64_t each = ceil_div64(tiles, PROCESSORS);
+    float present = warps * (float)(each < c->blocks ? each : c->blocks);
+    float idle = many ? ceilf(present / 4) * 4 / present : 1;
+    return (float)each * (warps * warp + 16 * copies) / 4 * idle +
            (float)ceil_div64(tiles, PROCESSORS * c->blocks) * alone;
 }
 
