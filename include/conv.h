@@ -622,9 +622,9 @@ CONV_API conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int
  * memory of the input. In device memory they are read when the work is done, so that changes which
  * are queued before it count, and after conv_layer_workspace the call queues kernels and does
  * nothing else: a CUDA graph can capture it. `workspace` is device memory that begins at a multiple
- * of 256 bytes and is used until the work is done. In host memory `workspace` may be NULL; weights
- * that equal those of the call before are not packed again. In device memory, input of a layer that
- * is not "exact" has no gaps. Since 1.1.
+ * of 256 bytes and is used until the work is done. In host memory, and where 0 bytes are needed, it
+ * may be NULL; weights in host memory that equal those of the call before are not packed again. In
+ * device memory, input of a layer that is not "exact" has no gaps. Since 1.1.
  */
 CONV_API conv_status conv_layer_run_with(conv_layer *layer, const conv_tensor *input,
                                          const float *weights, const float *bias, void *workspace,

@@ -453,13 +453,13 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
 {
     conv_context *context = layer->context;
     struct conv_layer_shape shape = {input->images, input->height, input->width};
-    struct conv_layer_way way;
+    struct conv_layer_way way = {0};
     bool gaps = has_gaps(layer, input);
     if (gaps && late && layer->layer.precision != CONV_PRECISION_EXACT)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "input with gaps, for a layer without weights that need not be exact");
+        return conv_err_set(err, CONV_ERR_USAGE, "input with gaps, for a layer of less precision");
     enum conv_status status = conv_layer_context_way(layer->opened.layer, &shape, gaps, &way, err);
-    if (!status && late && (!late->workspace || (uintptr_t)late->workspace % 256))
+    bool needed = way.packed + way.scratch > 0;
+    if (!status && late && needed && (!late->workspace || (uintptr_t)late->workspace % 256))
         status = conv_err_set(err, CONV_ERR_USAGE, "`workspace` is not at a multiple of 256 bytes");
     if (!status && way.scratch && !late)
         status = prepare_scratch(layer, way.scratch, stream, err);
