@@ -71,7 +71,7 @@ if(choose_architectures AND here)
     list(REMOVE_DUPLICATES CMAKE_CUDA_ARCHITECTURES)
 elseif(choose_architectures AND CONV_CUDA_FOR STREQUAL "check")
     set(CMAKE_CUDA_ARCHITECTURES 75-real 90a-virtual) # ptxas checks each instruction for 90a, too
-    set(CMAKE_CUDA_FLAGS_RELEASE "-O0 -DNDEBUG") # the host's code: the emulated device's is optimised
+    set(CMAKE_CUDA_FLAGS_RELEASE "-O1 -DNDEBUG") # -O0 keeps unused functions, which call exit()
 elseif(choose_architectures)
     # Turing to Blackwell as the toolkit allows; the newest also as PTX for future GPUs. 90a has
     # features of Hopper only: warps that release registers to others
