@@ -128,7 +128,7 @@ def move(array, offset):
 
 @pytest.mark.parametrize("dtype", (np.uint16, np.float32))
 def test_samples_at_any_address(rng, dtype):
-    """Packed records, files mapped behind a header, slices of received bytes. 1.0.0 refused them."""
+    """Packed records, files mapped from an odd offset, slices of received bytes: 1.0.0 raised BufferError."""
     size = np.dtype(dtype).itemsize
     image = rng.integers(0, 60000, (7, 9, 3)).astype(dtype)
     wanted = conv.filter(image, "sharpen")

@@ -29,7 +29,7 @@ enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const
                                   const struct conv_image *dst, const struct conv_rows *rows,
                                   struct conv_err *err);
 
-// Copies samples of 1, 2 or 4 bytes that lie so many bytes apart.
+// Copies samples of 1, 2 or 4 bytes; the steps from one to the next are in bytes.
 static inline void conv_tiff_copy(uint8_t *restrict dst, size_t dst_step,
                                   const uint8_t *restrict src, size_t src_step, int count,
                                   size_t bytes)
