@@ -88,14 +88,10 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
         value > most_shared())
         return report(cudaErrorInvalidValue);
-    std::unique_lock<std::mutex> held(lock);
+    std::lock_guard<std::mutex> held(lock);
     size_t &limit = shared_limits[{function, most_shared()}];
-    if ((size_t)value < limit) {
-        fprintf(stderr, "emulated: a kernel's limit of shared memory is lowered: another thread's "
-                        "launch may need the higher one\n");
-        held.unlock();
-        return report(cudaErrorInvalidValue);
-    }
+    if ((size_t)value < limit)
+        fail("a kernel's limit of shared memory is lowered: another thread may need the higher");
     limit = (size_t)value;
     return cudaSuccess;
 }

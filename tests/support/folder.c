@@ -19,9 +19,8 @@ static void stop(const char *what, const char *path)
     exit(1);
 }
 
-int folder_make(void **state)
+int folder_make(void **)
 {
-    (void)state;
     const char *base = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/conv-unit-XXXXXX", base && base[0] ? base : "/tmp");
     if (!mkdtemp(folder))
@@ -35,25 +34,19 @@ int folder_make(void **state)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk)
+static int remove_one(const char *path, const struct stat *, int, struct FTW *)
 {
-    (void)info;
-    (void)type;
-    (void)walk;
     return remove(path);
 }
 
 // Folders that a test has made unreadable can be removed again.
-static int unlock_one(const char *path, const struct stat *info, int type, struct FTW *walk)
+static int unlock_one(const char *path, const struct stat *, int type, struct FTW *)
 {
-    (void)info;
-    (void)walk;
     return type == FTW_DNR ? chmod(path, 0700) : 0;
 }
 
-int folder_remove(void **state)
+int folder_remove(void **)
 {
-    (void)state;
     (void)nftw(folder, unlock_one, 16, FTW_PHYS);
     return nftw(folder, remove_one, 16, FTW_PHYS | FTW_DEPTH);
 }

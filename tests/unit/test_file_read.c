@@ -16,13 +16,12 @@ static char path[] = "/tmp/conv_file_read_XXXXXX";
 static int shared_calls;
 static bool lies; // read_shared reads, then says that it could not
 
-static int make_file(void **state)
+static int make_file(void **)
 {
     // A header from which the format is recognised; only it is looked at.
     static const uint8_t head[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n', 0,    0,    0,
                                    13,   'I', 'H', 'D', 'R',  0,    0,    0,    1,    0,    0,
                                    0,    1,   8,   0,   0,    0,    0,    0x3a, 0x7e, 0x9b, 0x55};
-    (void)state;
     uint64_t seed = 5;
     int fd = mkstemp(path);
     content = malloc(SIZE);
@@ -35,9 +34,8 @@ static int make_file(void **state)
     return 0;
 }
 
-static int remove_file(void **state)
+static int remove_file(void **)
 {
-    (void)state;
     free(content);
     return unlink(path);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The façade of layers on the CPU: the reference's bits for any number of threads, images and bytes
-// at a time; order and errors of flows.
+// at a time; order and errors of flows; the threads that share their work.
+#include <sched.h>
+
+#include "engine/memory.h"
 #include "engine/operation.h"
 #include "support/random.h"
 #include "support/unit.h"
@@ -23,9 +26,8 @@ static void fill(float *values, size_t count)
         values[i] = (float)((int)(random_bits(&seed) & 0xffff) - 0x8000) / 4096;
 }
 
-static int setup(void **state)
+static int setup(void **)
 {
-    (void)state;
     fill(weights, sizeof weights / sizeof weights[0]);
     fill(bias, MAPS);
     fill(floats, sizeof floats / sizeof floats[0]);
@@ -273,6 +275,24 @@ UNIT_TEST(flows_end_at_the_first_failure)
         assert_int_equal(run_in_order(&order, &stop, jobs, &err), CONV_ERR_CANCELLED);
         assert_int_equal(order.next_write, 0);
     }
+}
+
+#define THREADS 40
+
+static void meet(void *met, int, int)
+{
+    for (atomic_fetch_add((atomic_int *)met, 1); atomic_load((atomic_int *)met) < THREADS;)
+        sched_yield();
+}
+
+// It does not end if one of them is not woken.
+UNIT_TEST(all_threads_take_part)
+{
+    struct conv_workers *workers;
+    assert_int_equal(conv_workers_open(&workers, THREADS, NULL), CONV_OK);
+    for (int round = 0; round < 50; round++)
+        conv_workers_run(workers, THREADS, meet, &(atomic_int){0}, THREADS);
+    conv_workers_close(workers);
 }
 
 UNIT_TEST(what_cannot_be_is_refused)

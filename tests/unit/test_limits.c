@@ -273,9 +273,8 @@ static const char *const job_variables[] = {"SLURM_STEP_ID",      "SLURM_STEP_TA
                                             "SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE",
                                             "SLURM_MEM_PER_CPU",  "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
-static int forget_job(void **state)
+static int forget_job(void **)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof job_variables / sizeof job_variables[0]; i++)
         unsetenv(job_variables[i]);
     return 0;

@@ -14,9 +14,8 @@ static size_t wanted_front; // bytes of `wanted` that come before the image data
 static struct conv_image_header header;
 static struct conv_metadata meta;
 
-static int forget(void **state)
+static int forget(void **)
 {
-    (void)state;
     png_make_free(&file);
     png_make_free(&wanted);
     conv_metadata_free(&meta);

@@ -7,9 +7,8 @@
 
 static struct png_file file;
 
-static int forget_file(void **state)
+static int forget_file(void **)
 {
-    (void)state;
     png_make_free(&file);
     return 0;
 }

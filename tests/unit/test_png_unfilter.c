@@ -23,17 +23,15 @@ static uint8_t *end_of(const struct guarded *fence, size_t size)
 
 static struct guarded fences[4];
 
-static int make_fences(void **state)
+static int make_fences(void **)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         fences[i] = guard_alloc(8 * MOST);
     return 0;
 }
 
-static int free_fences(void **state)
+static int free_fences(void **)
 {
-    (void)state;
     for (int i = 0; i < 4; i++)
         guard_free(&fences[i]);
     return 0;

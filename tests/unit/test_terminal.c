@@ -85,17 +85,15 @@ static char *printed;
 static size_t length;
 static FILE *stream;
 
-static int begin(void **state)
+static int begin(void **)
 {
-    (void)state;
     memset(&order, 0, sizeof order);
     stream = open_memstream(&printed, &length);
     return stream ? 0 : -1;
 }
 
-static int end(void **state)
+static int end(void **)
 {
-    (void)state;
     fclose(stream);
     free(printed);
     return 0;

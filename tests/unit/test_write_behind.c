@@ -48,9 +48,8 @@ static int calls_for(struct conv_write_behind *behind, size_t size)
     return calls;
 }
 
-static int start(void **state)
+static int start(void **)
 {
-    (void)state;
     now = 1000 * MS;
     takes = MS / 10;
     result = 0;
