@@ -290,8 +290,10 @@ UNIT_TEST(all_threads_take_part)
 {
     struct conv_workers *workers;
     assert_int_equal(conv_workers_open(&workers, THREADS, NULL), CONV_OK);
-    for (int round = 0; round < 50; round++)
-        conv_workers_run(workers, THREADS, meet, &(atomic_int){0}, THREADS);
+    for (int round = 0; round < 50; round++) {
+        atomic_int met = 0;
+        conv_workers_run(workers, THREADS, meet, &met, THREADS);
+    }
     conv_workers_close(workers);
 }
 
