@@ -83,11 +83,6 @@ typedef struct conv_context_options {
                              device each; 0: no limit */
     uint64_t reserved[4]; /**< 0 */
 } conv_context_options;
-/** The defaults. */
-/* clang-format off */
-#define CONV_CONTEXT_OPTIONS_INIT \
-    {sizeof(conv_context_options), NULL, 0, 0, 0, 0, {0, 0, 0, 0}}
-/* clang-format on */
 
 /** Room for any message and its terminating zero; longer ones are cut. */
 #define CONV_MESSAGE_SIZE 512
@@ -287,11 +282,6 @@ typedef struct conv_decode_options {
     int32_t orient;       /**< images are turned as the orientation in their Exif says. Since 1.1 */
     uint64_t reserved[3]; /**< 0 */
 } conv_decode_options;
-/** The defaults. */
-/* clang-format off */
-#define CONV_DECODE_OPTIONS_INIT \
-    {sizeof(conv_decode_options), 0, 0, CONV_HOST, CONV_SAMPLE_DEFAULT, 0, 0, {0, 0, 0}}
-/* clang-format on */
 
 /** The formats of files. */
 typedef enum conv_file_format {
@@ -384,11 +374,6 @@ typedef struct conv_encode_options {
     void *(*reserve)(void *user, int32_t index, size_t most);
     uint64_t reserved[1]; /**< 0 */
 } conv_encode_options;
-/** The defaults. */
-/* clang-format off */
-#define CONV_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL, {0}}
-/* clang-format on */
 
 /**
  * Encodes `count` images of 8 or 16 bits, in host or device memory, to PNG files in host memory.
@@ -417,11 +402,6 @@ typedef struct conv_jpeg_encode_options {
     void *(*reserve)(void *user, int32_t index, size_t most);
     uint64_t reserved[4]; /**< 0 */
 } conv_jpeg_encode_options;
-/** The defaults. */
-/* clang-format off */
-#define CONV_JPEG_ENCODE_OPTIONS_INIT \
-    {sizeof(conv_jpeg_encode_options), 0, 0, 0, 0, NULL, NULL, NULL, {0, 0, 0, 0}}
-/* clang-format on */
 
 /** As conv_encode_png, to JPEG files. Images have 8 bits; alpha must be opaque and is dropped
  * (CONV_ERR_UNSUPPORTED for the item otherwise). Since 1.1. */
@@ -448,11 +428,6 @@ typedef struct conv_filter_options {
                        (conv_filter_run). Since 1.1 */
     uint64_t reserved[4]; /**< 0 */
 } conv_filter_options;
-/** The defaults. */
-/* clang-format off */
-#define CONV_FILTER_OPTIONS_INIT \
-    {sizeof(conv_filter_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, {0, 0, 0, 0}}
-/* clang-format on */
 
 /** Name of built-in filter `index`, in the order of `conv list`, and at *summary (which may be
  * NULL) what it does. NULL, and *summary as it was, beyond the last. Static strings; any thread. */
@@ -563,16 +538,10 @@ typedef struct conv_layer_description {
     int32_t dilation_width; /**< in a row of the kernel; 0: `dilation`. Since 1.1 */
     int32_t channels_last;  /**< non-zero: images x height x width x channels without gaps, weights
                                [maps][kernel_height][kernel_width][channels / groups]; on CUDA
-                               devices,  by cuDNN, with a precision that is not "exact". Since 1.1 */
+                               devices, by cuDNN, with a precision that is not "exact". Since 1.1 */
     int32_t reserved_int;   /**< 0 */
     uint64_t reserved[1];   /**< 0 */
 } conv_layer_options;
-/** The defaults: maps, channels and the kernel's sides have to be set. */
-/* clang-format off */
-#define CONV_LAYER_OPTIONS_INIT \
-    {sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0, \
-     NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, {0}}
-/* clang-format on */
 
 /** `weights` [maps][channels / groups][kernel_height][kernel_width] and `bias` [maps] (NULL: zeros)
  * are in host memory and copied. Without `weights` the layer is for
@@ -688,12 +657,6 @@ typedef struct conv_folder_options {
     int32_t linear;      /**< filters work in linear light, with 16 bits inside. Since 1.1 */
     uint64_t reserved[2]; /**< 0. Since 1.1 */
 } conv_folder_options;
-/** The defaults. */
-/* clang-format off */
-#define CONV_FOLDER_OPTIONS_INIT \
-    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, \
-     0, 0, 0, 0, {0, 0}}
-/* clang-format on */
 
 /**
  * Does what the program's `run` does: filters the PNG and JPEG files of folders (or single files)
@@ -713,6 +676,29 @@ CONV_API conv_status conv_filter_folder(conv_context *context, const char *filte
                                         const char *const *inputs, int input_count,
                                         const char *output, const conv_folder_options *options,
                                         conv_folder_progress *result);
+
+/* --- defaults ----------------------------------------------------------------------------------*/
+
+/* A layer also needs maps, channels and the sides of its kernel. */
+/* clang-format off */
+#define CONV_CONTEXT_OPTIONS_INIT \
+    {sizeof(conv_context_options), NULL, 0, 0, 0, 0, {0}} /**< defaults */
+#define CONV_DECODE_OPTIONS_INIT \
+    {sizeof(conv_decode_options), 0, 0, CONV_HOST, CONV_SAMPLE_DEFAULT, 0, 0, {0}} /**< defaults */
+#define CONV_ENCODE_OPTIONS_INIT \
+    {sizeof(conv_encode_options), -1, 0, NULL, NULL, NULL, {0}} /**< defaults */
+#define CONV_JPEG_ENCODE_OPTIONS_INIT \
+    {sizeof(conv_jpeg_encode_options), 0, 0, 0, 0, NULL, NULL, NULL, {0}} /**< defaults */
+#define CONV_FILTER_OPTIONS_INIT \
+    {sizeof(conv_filter_options), NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, \
+    {0}} /**< defaults */
+#define CONV_LAYER_OPTIONS_INIT \
+    {sizeof(conv_layer_options), 0, 0, 0, 0, 0, CONV_SAMPLE_DEFAULT, CONV_SAMPLE_DEFAULT, 0, \
+    NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, {0}} /**< defaults */
+#define CONV_FOLDER_OPTIONS_INIT \
+    {sizeof(conv_folder_options), NULL, 0, 0, 0, 0, -1, 0, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, \
+    0, 0, 0, {0}} /**< defaults */
+/* clang-format on */
 
 #ifdef __cplusplus
 }
