@@ -8,6 +8,7 @@
 #include "array.h"
 #include "errors.h"
 #include "frameworks.h"
+#include "prepared.h"
 
 namespace convpy
 {
@@ -58,6 +59,22 @@ std::string parse_text(nb::handle value)
     if (memchr(data, 0, static_cast<size_t>(size)))
         raise_value("%R has a null character", text.ptr());
     return {data, static_cast<size_t>(size)};
+}
+
+const char *Texts::keep(std::string text)
+{
+    return texts.emplace_back(std::move(text)).c_str();
+}
+
+const char *Texts::keep(nb::handle value)
+{
+    return value.is_none() ? nullptr : keep(parse_text(value));
+}
+
+const char *Texts::keep_border(nb::handle value)
+{
+    bool is_number = !value.is_none() && !nb::isinstance<nb::str>(value);
+    return is_number ? keep("constant:" + parse_text(value)) : keep(value);
 }
 
 Stream parse_stream(nb::handle stream)

@@ -91,22 +91,9 @@ Context::~Context()
     // Kernels may still read the filters. The stream may have been destroyed.
     if (device_number != cpu && !broken)
         conv_context_wait(context);
-    while (!prepared.empty())
-        destroy_prepared(prepared.begin()->first);
+    prepared.clear();
     free_all();
     conv_context_destroy(context);
-}
-
-void Context::destroy_prepared(uint64_t id) noexcept
-{
-    auto found = prepared.find(id);
-    if (found == prepared.end())
-        return;
-    if (conv_filter **filter = std::get_if<conv_filter *>(&found->second))
-        conv_filter_destroy(*filter);
-    else
-        conv_layer_destroy(std::get<conv_layer *>(found->second));
-    prepared.erase(found);
 }
 
 // After CONV_ERR_DEVICE memory cannot be freed, only lost with the context.
@@ -128,7 +115,7 @@ void Context::collect() noexcept
     if (here && device_number != cpu && !broken)
         conv_stream_wait(context, cuda_stream);
     for (uint64_t id : forgotten)
-        destroy_prepared(id);
+        prepared.erase(id);
     forgotten.clear();
 }
 

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
 #include "conv.h"
@@ -26,9 +25,6 @@ struct Settings {
     uint64_t max_pixels = 0;
     size_t pool_bytes = 0;
 };
-
-// A filter or layer made ready in one context.
-using Prepared = std::variant<conv_filter *, conv_layer *>;
 
 class Context
 {
@@ -55,8 +51,8 @@ class Context
     void free(conv_memory memory, void *data) noexcept;
     void forget(uint64_t prepared_id) noexcept;
 
-    // Used by the thread that has borrowed the context.
-    std::unordered_map<uint64_t, Prepared> prepared;
+    // Used by the thread that has borrowed the context: filters and layers by their numbers.
+    std::unordered_map<uint64_t, std::shared_ptr<void>> prepared;
     bool broken = false; // after CONV_ERR_DEVICE: only destroyed
 
   private:
@@ -65,7 +61,6 @@ class Context
         conv_memory memory;
         void *data;
     };
-    void destroy_prepared(uint64_t id) noexcept;
     void free_all() noexcept;
     void collect() noexcept; // with the lock held, by the borrower
 

@@ -1,37 +1,18 @@
 // SPDX-License-Identifier: MIT
-#include "filter.h"
-
 #include <cstring>
+#include <string>
+#include <vector>
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "errors.h"
 #include "frameworks.h"
 #include "gil.h"
+#include "prepared.h"
 
 namespace convpy
 {
-
-const char *text_or_null(const Text &text)
-{
-    return text ? text->c_str() : nullptr;
-}
-
-Text text_of(nb::handle value)
-{
-    if (value.is_none())
-        return {};
-    return parse_text(value);
-}
-
-Text border_of(nb::handle value)
-{
-    if (value.is_none() || nb::isinstance<nb::str>(value))
-        return text_of(value);
-    return "constant:" + parse_text(value);
-}
 
 namespace
 {
@@ -105,204 +86,165 @@ nb::object finish_pair(Call &call, Pair &pair, nb::handle out, const Borrowed &c
     return nb::borrow(out);
 }
 
-} // namespace
-
-conv_filter_options FilterSettings::options() const
+class Filter : public Prepared<conv_filter, conv_filter_options, conv_filter_destroy>
 {
-    conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
-    options.border = text_or_null(border);
-    options.alpha = text_or_null(alpha);
-    options.kernel = text_or_null(kernel);
-    options.divisor = text_or_null(divisor);
-    options.bias = text_or_null(bias);
-    options.variant = text_or_null(variant);
-    options.side = side;
-    options.flip = flip;
-    options.floats = floats;
-    options.luma = luma;
-    return options;
-}
-
-Filter::Filter(nb::tuple arguments, std::string chain, FilterSettings how)
-    : state(std::move(arguments)), text(std::move(chain)), settings(std::move(how)),
-      id(new_prepared_id())
-{
-    check();
-}
-
-Filter::Filter(nb::tuple arguments, std::vector<double> values, int columns, int rows,
-               double divisor, double bias, FilterSettings how)
-    : state(std::move(arguments)), settings(std::move(how)), coefficients(std::move(values)),
-      width(columns), height(rows), scale(divisor), offset(bias), id(new_prepared_id())
-{
-    check();
-}
-
-Filter::~Filter()
-{
-    forget_prepared(id);
-}
-
-// A forced kernel may exist only for CUDA devices, so it is checked when it is used.
-void Filter::check() const
-{
-    if (settings.variant)
-        return;
-    Borrowed context(cpu, nullptr);
-    Unlocked unlocked;
-    ready(context);
-}
-
-conv_filter *Filter::ready(const Borrowed &context) const
-{
-    auto found = context->prepared.find(id);
-    if (found != context->prepared.end())
-        return std::get<conv_filter *>(found->second);
-    conv_filter_options options = settings.options();
-    conv_filter *filter;
-    if (coefficients.empty())
-        context.check(conv_filter_create(&filter, context.get(), text.c_str(), &options));
-    else
-        context.check(conv_filter_create_matrix(&filter, context.get(), coefficients.data(), width,
-                                                height, scale, offset, &options));
-    context->prepared.emplace(id, filter);
-    return filter;
-}
-
-nb::object Filter::call(nb::handle images, nb::handle layout, nb::handle out, nb::handle stream,
-                        nb::handle device) const
-{
-    bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
-    Layout order = parse_layout(layout);
-    Call call;
-    call.stream = parse_stream(stream);
-    if (many) {
-        call.pairs.reserve(nb::len(images));
-        for (nb::handle image : images)
-            add_source(call, image, device);
-        if (call.pairs.empty())
-            return nb::list();
-        if (!out.is_none() && (!(PyList_Check(out.ptr()) || PyTuple_Check(out.ptr())) ||
-                               nb::len(out) != call.pairs.size()))
-            raise_value("out: a list of as many arrays as there are images was expected");
-    } else {
-        add_source(call, images, device);
-    }
-    Borrowed context(call.device, call.stream.handle);
-    for (size_t i = 0; i < call.pairs.size(); i++) {
-        Pair &pair = call.pairs[i];
-        nb::object into = nb::borrow(out);
-        if (many && !out.is_none())
-            into = out[i];
-        append_images(call.sources, pair.source, order, "images");
-        add_result(call, pair, into, context, settings.floats);
-        append_images(call.results, pair.result, order, "out");
-    }
+  public:
+    Filter(nb::handle given, nb::handle border, nb::handle alpha, nb::handle kernel,
+           nb::handle divisor, nb::handle bias, nb::handle variant, nb::handle side, bool flip,
+           bool floats, bool luma)
+        : Prepared(CONV_FILTER_OPTIONS_INIT)
     {
-        Unlocked unlocked;
+        nb::object filter = helper("joined")(given);
+        options.border = texts.keep_border(border);
+        options.alpha = texts.keep(alpha);
+        options.variant = texts.keep(variant);
+        options.side = parse_int(side, "side");
+        options.flip = flip;
+        options.floats = floats;
+        options.luma = luma;
+        if (nb::isinstance<nb::str>(filter)) {
+            text = texts.keep(filter);
+            options.kernel = texts.keep(kernel);
+            options.divisor = texts.keep(divisor);
+            options.bias = texts.keep(bias);
+            state = nb::make_tuple(filter, options.border, options.alpha, options.kernel,
+                                   options.divisor, options.bias, options.variant, options.side,
+                                   flip, floats, luma);
+        } else {
+            if (!kernel.is_none() || options.side != 0)
+                raise_value("kernel and side are for filters by name");
+            nb::object rows = read_matrix(filter, divisor, bias);
+            state = nb::make_tuple(rows, options.border, options.alpha, nb::none(), scale, offset,
+                                   options.variant, 0, flip, floats, luma);
+        }
+        check();
+    }
+
+    nb::object call(nb::handle images, nb::handle layout, nb::handle out, nb::handle stream,
+                    nb::handle device) const
+    {
+        bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
+        Layout order = parse_layout(layout);
+        Call call;
+        call.stream = parse_stream(stream);
+        if (many) {
+            call.pairs.reserve(nb::len(images));
+            for (nb::handle image : images)
+                add_source(call, image, device);
+            if (call.pairs.empty())
+                return nb::list();
+            if (!out.is_none() && (!(PyList_Check(out.ptr()) || PyTuple_Check(out.ptr())) ||
+                                   nb::len(out) != call.pairs.size()))
+                raise_value("out: a list of as many arrays as there are images was expected");
+        } else {
+            add_source(call, images, device);
+        }
+        Borrowed context(call.device, call.stream.handle);
+        for (size_t i = 0; i < call.pairs.size(); i++) {
+            Pair &pair = call.pairs[i];
+            nb::object into = nb::borrow(out);
+            if (many && !out.is_none())
+                into = out[i];
+            append_images(call.sources, pair.source, order, "images");
+            add_result(call, pair, into, context, options.floats);
+            append_images(call.results, pair.result, order, "out");
+        }
+        {
+            Unlocked unlocked;
+            conv_filter *filter = ready(context);
+            context.check(conv_filter_run(filter, call.sources.data(), call.results.data(),
+                                          static_cast<int>(call.sources.size()),
+                                          call.stream.handle));
+        }
+        for (const Pair &pair : call.pairs)
+            note_use(pair.source, call.stream.handle, context, false);
+        if (!many)
+            return finish_pair(call, call.pairs[0], out, context);
+        nb::list results;
+        for (size_t i = 0; i < call.pairs.size(); i++) {
+            nb::object into = out.is_none() ? nb::borrow(out) : nb::object(out[i]);
+            results.append(finish_pair(call, call.pairs[i], into, context));
+        }
+        return std::move(results);
+    }
+
+    std::vector<std::string> kernels(nb::handle device, nb::handle dtype) const
+    {
+        conv_sample sample =
+            parse_sample(dtype, {CONV_SAMPLE_U8, CONV_SAMPLE_U16, CONV_SAMPLE_F32}, "dtype");
+        Borrowed context(parse_device(device), nullptr);
+        std::vector<std::string> names;
         conv_filter *filter = ready(context);
-        context.check(conv_filter_run(filter, call.sources.data(), call.results.data(),
-                                      static_cast<int>(call.sources.size()), call.stream.handle));
+        while (const char *name =
+                   conv_filter_kernel(filter, static_cast<int>(names.size()), sample))
+            names.push_back(name);
+        return names;
     }
-    for (const Pair &pair : call.pairs)
-        note_use(pair.source, call.stream.handle, context, false);
-    if (!many)
-        return finish_pair(call, call.pairs[0], out, context);
-    nb::list results;
-    for (size_t i = 0; i < call.pairs.size(); i++) {
-        nb::object into = out.is_none() ? nb::borrow(out) : nb::object(out[i]);
-        results.append(finish_pair(call, call.pairs[i], into, context));
-    }
-    return std::move(results);
-}
 
-std::vector<std::string> Filter::kernels(nb::handle device, nb::handle dtype) const
-{
-    conv_sample sample =
-        parse_sample(dtype, {CONV_SAMPLE_U8, CONV_SAMPLE_U16, CONV_SAMPLE_F32}, "dtype");
-    Borrowed context(parse_device(device), nullptr);
-    std::vector<std::string> names;
-    conv_filter *filter = ready(context);
-    while (const char *name = conv_filter_kernel(filter, static_cast<int>(names.size()), sample))
-        names.push_back(name);
-    return names;
-}
+    nb::tuple state; // the arguments of __init__, which pickle keeps
 
-namespace
-{
+  private:
+    // Returns the coefficients as a list of rows.
+    nb::object read_matrix(nb::handle filter, nb::handle divisor, nb::handle bias)
+    {
+        if (filter.is_none())
+            raise_type(
+                "a filter must be a string, or a matrix of coefficients with two axes, not None");
+        nb::object matrix = helpers.host_numbers(filter, "a matrix of coefficients", "float64");
+        if (nb::cast<int>(matrix.attr("ndim")) != 2)
+            raise_value("a filter must be a string, or a matrix of coefficients with two axes");
+        height = nb::cast<int>(matrix.attr("shape")[0]);
+        width = nb::cast<int>(matrix.attr("shape")[1]);
+        coefficients = nb::cast<std::vector<double>>(matrix.attr("ravel")().attr("tolist")());
+        if (!bias.is_none())
+            offset = nb::cast<double>(bias);
+        if (nb::isinstance<nb::str>(divisor)) {
+            if (parse_text(divisor) != "sum")
+                raise_value("divisor must be a number or 'sum'");
+            scale = nb::cast<double>(matrix.attr("sum")());
+        } else if (!divisor.is_none()) {
+            scale = nb::cast<double>(divisor);
+        }
+        return matrix.attr("tolist")();
+    }
 
-void make_filter(Filter *self, nb::handle given, nb::handle border, nb::handle alpha,
-                 nb::handle kernel, nb::handle divisor, nb::handle bias, nb::handle variant,
-                 nb::handle side, bool flip, bool floats, bool luma)
-{
-    nb::object filter = helper("joined")(given);
-    FilterSettings settings;
-    settings.border = border_of(border);
-    settings.alpha = text_of(alpha);
-    settings.variant = text_of(variant);
-    settings.flip = flip;
-    settings.floats = floats;
-    settings.luma = luma;
-    if (nb::isinstance<nb::str>(filter)) {
-        settings.kernel = text_of(kernel);
-        settings.divisor = text_of(divisor);
-        settings.bias = text_of(bias);
-        settings.side = parse_int(side, "side");
-        nb::tuple state = nb::make_tuple(filter, settings.border, settings.alpha, settings.kernel,
-                                         settings.divisor, settings.bias, settings.variant,
-                                         settings.side, flip, floats, luma);
-        new (self) Filter(std::move(state), parse_text(filter), std::move(settings));
-        return;
+    conv_status create(conv_context *context, conv_filter **filter) const override
+    {
+        return text ? conv_filter_create(filter, context, text, &options)
+                    : conv_filter_create_matrix(filter, context, coefficients.data(), width, height,
+                                                scale, offset, &options);
     }
-    if (!kernel.is_none() || parse_int(side, "side") != 0)
-        raise_value("kernel and side are for filters by name");
-    if (filter.is_none())
-        raise_type(
-            "a filter must be a string, or a matrix of coefficients with two axes, not None");
-    nb::object matrix = helpers.host_numbers(filter, "a matrix of coefficients", "float64");
-    if (nb::cast<int>(matrix.attr("ndim")) != 2)
-        raise_value("a filter must be a string, or a matrix of coefficients with two axes");
-    auto height = nb::cast<int>(matrix.attr("shape")[0]);
-    auto width = nb::cast<int>(matrix.attr("shape")[1]);
-    auto values = nb::cast<std::vector<double>>(matrix.attr("ravel")().attr("tolist")());
-    double offset = bias.is_none() ? 0 : nb::cast<double>(bias);
-    double scale = 1;
-    if (nb::isinstance<nb::str>(divisor)) {
-        if (parse_text(divisor) != "sum")
-            raise_value("divisor must be a number or 'sum'");
-        scale = nb::cast<double>(matrix.attr("sum")());
-    } else {
-        scale = divisor.is_none() ? 1 : nb::cast<double>(divisor);
-    }
-    nb::tuple state =
-        nb::make_tuple(matrix.attr("tolist")(), settings.border, settings.alpha, nb::none(), scale,
-                       offset, settings.variant, 0, flip, floats, luma);
-    new (self) Filter(std::move(state), std::move(values), width, height, scale, offset,
-                      std::move(settings));
-}
+
+    const char *text = nullptr;       // of the chain; NULL: there is a matrix
+    std::vector<double> coefficients; // of which these are the rest
+    int width = 0, height = 0;
+    double scale = 1, offset = 0;
+};
 
 void restore_filter(Filter *self, nb::tuple state)
 {
     size_t length = nb::len(state); // 10 in version 1.0
     if (length != 10 && length != 11)
         raise_value("not the state of a conv.Filter");
-    make_filter(self, state[0], state[1], state[2], state[3], state[4], state[5], state[6],
-                state[7], nb::cast<bool>(state[8]), nb::cast<bool>(state[9]),
-                length == 11 && nb::cast<bool>(state[10]));
+    new (self) Filter(state[0], state[1], state[2], state[3], state[4], state[5], state[6],
+                      state[7], nb::cast<bool>(state[8]), nb::cast<bool>(state[9]),
+                      length == 11 && nb::cast<bool>(state[10]));
 }
 
 } // namespace
 
 void bind_filter(nb::module_ &module)
 {
-    using nb::arg, nb::none;
+    using nb::arg, nb::none, nb::handle;
     nb::class_<Filter>(module, "Filter", nb::is_final(),
                        "A chain of filters with its settings, for repeated calls.\n\n"
                        "Arguments and results are those of conv.filter. Any thread may call it.")
-        .def("__init__", make_filter, arg("filter").none(), nb::kw_only(), arg("border") = none(),
-             arg("alpha") = none(), arg("kernel") = none(), arg("divisor") = none(),
-             arg("bias") = none(), arg("variant") = none(), arg("side") = 0, arg("flip") = false,
-             arg("floats") = false, arg("luma") = false)
+        .def(nb::init<handle, handle, handle, handle, handle, handle, handle, handle, bool, bool,
+                      bool>(),
+             arg("filter").none(), nb::kw_only(), arg("border") = none(), arg("alpha") = none(),
+             arg("kernel") = none(), arg("divisor") = none(), arg("bias") = none(),
+             arg("variant") = none(), arg("side") = 0, arg("flip") = false, arg("floats") = false,
+             arg("luma") = false)
         .def("__call__", &Filter::call, arg("images").none(), nb::kw_only(),
              arg("layout").none() = "HWC", arg("out") = none(), arg("stream") = none(),
              arg("device") = none(), "Filters images as conv.filter does.")

@@ -12,9 +12,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "errors.h"
-#include "filter.h"
 #include "frameworks.h"
 #include "gil.h"
+#include "prepared.h"
 
 namespace convpy
 {
@@ -117,9 +117,9 @@ std::vector<std::string> paths_of(nb::handle paths)
 
 struct Job {
     std::string filter, output, device;
-    Text to;
     std::vector<std::string> inputs;
-    FilterSettings settings;
+    Texts texts;
+    conv_filter_options chain = CONV_FILTER_OPTIONS_INIT;
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
 };
 
@@ -160,17 +160,14 @@ void run_job(const Job &job, Run &run)
 // Fills in what the keyword arguments of filter_folder say.
 void read_options(Job &job, const nb::dict &options)
 {
-    auto text = [&](const char *name) -> Text {
-        nb::object value = options[name];
-        return value.is_none() ? Text() : Text(parse_text(value));
-    };
-    job.settings.border = border_of(options["border"]);
-    job.settings.alpha = text("alpha");
-    job.settings.kernel = text("kernel");
-    job.settings.divisor = text("divisor");
-    job.settings.bias = text("bias");
-    job.settings.side = nb::cast<int>(options["side"]);
-    job.settings.flip = nb::cast<bool>(options["flip"]);
+    auto text = [&](const char *name) { return job.texts.keep(nb::object(options[name])); };
+    job.chain.border = job.texts.keep_border(nb::object(options["border"]));
+    job.chain.alpha = text("alpha");
+    job.chain.kernel = text("kernel");
+    job.chain.divisor = text("divisor");
+    job.chain.bias = text("bias");
+    job.chain.side = nb::cast<int>(options["side"]);
+    job.chain.flip = nb::cast<bool>(options["flip"]);
     const std::pair<const char *, int32_t *> flags[] = {
         {"recursive", &job.options.recursive},
         {"skip_existing", &job.options.skip_existing},
@@ -188,8 +185,7 @@ void read_options(Job &job, const nb::dict &options)
     job.options.level = options["level"].is_none() ? -1 : nb::cast<int>(options["level"]);
     job.options.quality =
         options["quality"].is_none() ? 0 : parse_int(options["quality"], "quality");
-    job.to = text("to");
-    job.options.to = text_or_null(job.to);
+    job.options.to = text("to");
     auto [shard, shards, by_name] = nb::cast<std::tuple<int, int, bool>>(options["shard"]);
     job.options.shard = shard;
     job.options.shards = shards;
@@ -208,8 +204,7 @@ nb::object filter_folder(nb::handle inputs, nb::handle output, nb::handle filter
     job.filter = parse_text(nb::cast<nb::str>(helper("joined")(filter)));
     job.device = (PyIndex_Check(device.ptr()) ? "cuda:" : "") + parse_text(device);
     read_options(job, options);
-    conv_filter_options filter_options = job.settings.options();
-    job.options.filter = &filter_options;
+    job.options.filter = &job.chain;
     job.options.progress = note_progress;
     job.options.user = &run;
 

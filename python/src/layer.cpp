@@ -1,115 +1,32 @@
 // SPDX-License-Identifier: MIT
 // conv.Layer: a convolution layer, made ready in each context that runs it.
+#include <array>
 #include <cstring>
+#include <memory>
 #include <vector>
 
-#include <nanobind/stl/optional.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 
 #include "errors.h"
-#include "filter.h"
 #include "frameworks.h"
 #include "gil.h"
+#include "prepared.h"
 
 namespace convpy
 {
 
-struct LayerSettings {
-    int stride[2] = {1, 1}, dilation[2] = {1, 1}; // of height and width
-    int groups = 1;
-    Text padding, border, activation, precision, variant;
-    conv_sample input = CONV_SAMPLE_F32, output = CONV_SAMPLE_F32;
-    float input_divisor = 1;
-    bool channels_last = false;
-};
+namespace
+{
 
 // An array of float32 that nobody writes to.
 struct Numbers {
-    nb::object array;
+    nb::object array = nb::none();
     const float *data = nullptr;
 };
 
-class Layer
-{
-  public:
-    // The shape of the weights is maps x channels of a group x height x width, of which a layer of
-    // one axis has no height; the bias has `maps` values, or none.
-    Layer(Numbers weights, const int64_t (&shape)[4], int axes, Numbers bias,
-          LayerSettings settings);
-    ~Layer()
-    {
-        forget_prepared(id);
-    }
-    Layer(const Layer &) = delete;
-    Layer &operator=(const Layer &) = delete;
-
-    // Without weights: (bytes of device memory that `run_with` needs for a batch, rows and columns
-    // of its result), and a batch on that device by addresses, strides in bytes.
-    nb::tuple workspace(int device, int64_t images, int height, int width) const;
-    void run_with(int device, uintptr_t stream, uintptr_t images, nb::tuple shape,
-                  nb::tuple strides, uintptr_t numbers, uintptr_t offsets, uintptr_t room,
-                  uintptr_t result) const;
-
-    nb::object call(nb::handle images, nb::handle out, nb::handle stream, nb::handle device) const;
-    nb::tuple state() const; // the arguments of __init__: what pickle keeps
-    nb::str representation() const;
-
-  private:
-    conv_layer *ready(const Borrowed &context) const; // without the GIL
-
-    const Numbers weights, bias;
-    int64_t shape[4]; // with a height of 1 for one axis
-    const int axes;
-    const LayerSettings settings;
-    const uint64_t id = new_prepared_id();
-};
-
-Layer::Layer(Numbers numbers, const int64_t (&lengths)[4], int axis_count, Numbers offsets,
-             LayerSettings how)
-    : weights(std::move(numbers)), bias(std::move(offsets)), axes(axis_count),
-      settings(std::move(how))
-{
-    memcpy(shape, lengths, sizeof shape);
-    if (settings.variant) // may exist only for CUDA devices: checked when it is used
-        return;
-    Borrowed context(cpu, nullptr);
-    Unlocked unlocked;
-    ready(context);
-}
-
-conv_layer *Layer::ready(const Borrowed &context) const
-{
-    auto found = context->prepared.find(id);
-    if (found != context->prepared.end())
-        return std::get<conv_layer *>(found->second);
-    conv_layer_options options = {};
-    options.size = sizeof options;
-    options.maps = static_cast<int32_t>(shape[0]);
-    options.channels = static_cast<int32_t>(shape[1] * settings.groups);
-    options.groups = settings.groups;
-    options.kernel_height = static_cast<int32_t>(shape[2]);
-    options.kernel_width = static_cast<int32_t>(shape[3]);
-    options.stride = settings.stride[0];
-    options.stride_width = settings.stride[1];
-    options.dilation = settings.dilation[0];
-    options.dilation_width = settings.dilation[1];
-    options.input = settings.input;
-    options.output = settings.output;
-    options.input_divisor = settings.input_divisor;
-    options.channels_last = settings.channels_last;
-    options.padding = text_or_null(settings.padding);
-    options.border = text_or_null(settings.border);
-    options.activation = text_or_null(settings.activation);
-    options.precision = text_or_null(settings.precision);
-    options.variant = text_or_null(settings.variant);
-    conv_layer *layer;
-    context.check(conv_layer_create(&layer, context.get(), weights.data, bias.data, &options));
-    context->prepared.emplace(id, layer);
-    return layer;
-}
-
 // Checks that the images have the shape and type that the layer reads. `axes`: of a plane.
-static void check_images(const Tensor &input, int axes, conv_sample sample, int64_t channels)
+void check_images(const Tensor &input, int axes, conv_sample sample, int64_t channels)
 {
     if (input.sample != sample)
         raise_type("images: samples of type %s; this layer reads %s", sample_name(input.sample),
@@ -125,7 +42,7 @@ static void check_images(const Tensor &input, int axes, conv_sample sample, int6
         raise_value("images are too large");
 }
 
-static conv_tensor tensor_of(const Tensor &input, int axes)
+conv_tensor tensor_of(const Tensor &input, int axes)
 {
     int first = input.dimensions - axes - 1;
     conv_tensor tensor = {};
@@ -142,8 +59,8 @@ static conv_tensor tensor_of(const Tensor &input, int axes)
 
 // The array for the result that the caller has passed. `lengths`: those of the result's axes, which
 // are as many as the input's.
-static Tensor import_result(nb::handle out, const Tensor &input, conv_sample sample,
-                            const int64_t *lengths)
+Tensor import_result(nb::handle out, const Tensor &input, conv_sample sample,
+                     const int64_t *lengths)
 {
     Tensor result = import_out(out, input.stream);
     bool same = result.dimensions == input.dimensions && result.device == input.device &&
@@ -162,103 +79,6 @@ static Tensor import_result(nb::handle out, const Tensor &input, conv_sample sam
     return result;
 }
 
-nb::object Layer::call(nb::handle images, nb::handle out, nb::handle stream,
-                       nb::handle device) const
-{
-    Tensor input = import_array(images, parse_stream(stream), "images");
-    check_images(input, axes, settings.input, shape[1] * settings.groups);
-    if (settings.output == CONV_SAMPLE_BF16 && input.kind != Kind::torch && out.is_none())
-        raise_type("output: results of type bfloat16 are tensors of torch only");
-    int place = place_of(input, device);
-    bool batch = input.dimensions == axes + 2;
-    if (input.strides[input.dimensions - 1] != conv_sample_bytes(input.sample))
-        make_dense(input, images, parse_stream(stream), "images");
-    conv_tensor from = tensor_of(input, axes);
-    Borrowed context(place, input.stream.handle);
-    conv_layer *layer;
-    int height, width;
-    {
-        Unlocked unlocked;
-        layer = ready(context);
-        context.check(conv_layer_result_size(layer, from.height, from.width, &height, &width));
-    }
-    int64_t lengths[max_dimensions] = {from.images, shape[0], height, width};
-    if (axes == 1)
-        lengths[2] = width;
-    const int64_t *own = lengths + (batch ? 0 : 1);
-    Tensor result = out.is_none() ? new_result(context, input.kind, input.device, settings.output,
-                                               own, input.dimensions)
-                                  : import_result(out, input, settings.output, own);
-    if (from.images > 0) {
-        Unlocked unlocked;
-        context.check(conv_layer_run(layer, &from, result.data, input.stream.handle));
-    }
-    note_use(input, input.stream.handle, context, false);
-    if (out.is_none())
-        return finish(result, input.stream.handle, input.device != cpu);
-    note_use(result, input.stream.handle, context, true);
-    return nb::borrow(out);
-}
-
-nb::tuple Layer::workspace(int device, int64_t images, int height, int width) const
-{
-    Borrowed context(device, nullptr);
-    size_t bytes;
-    int rows, columns;
-    {
-        Unlocked unlocked;
-        conv_layer *layer = ready(context);
-        context.check(conv_layer_workspace(layer, images, height, width, &bytes));
-        context.check(conv_layer_result_size(layer, height, width, &rows, &columns));
-    }
-    return nb::make_tuple(bytes, rows, columns);
-}
-
-void Layer::run_with(int device, uintptr_t stream, uintptr_t images, nb::tuple lengths,
-                     nb::tuple strides, uintptr_t numbers, uintptr_t offsets, uintptr_t room,
-                     uintptr_t result) const
-{
-    conv_tensor from = {};
-    from.data = reinterpret_cast<void *>(images);
-    from.memory = device == cpu ? CONV_HOST : CONV_DEVICE;
-    from.images = nb::cast<int64_t>(lengths[0]);
-    from.height = nb::cast<int32_t>(lengths[2]);
-    from.width = nb::cast<int32_t>(lengths[3]);
-    if (!settings.channels_last) {
-        from.image_stride = nb::cast<int64_t>(strides[0]);
-        from.channel_stride = nb::cast<int64_t>(strides[1]);
-        from.row_stride = nb::cast<int64_t>(strides[2]);
-    }
-    // One context for all streams, which a capture can use, too: the call touches no pool.
-    Borrowed context(device, nullptr);
-    Unlocked unlocked;
-    context.check(
-        conv_layer_run_with(ready(context), &from, reinterpret_cast<float *>(numbers),
-                            reinterpret_cast<float *>(offsets), reinterpret_cast<void *>(room),
-                            reinterpret_cast<void *>(result), reinterpret_cast<void *>(stream)));
-}
-
-nb::tuple Layer::state() const
-{
-    const int *stride = settings.stride + 2 - axes, *dilation = settings.dilation + 2 - axes;
-    auto pair = [this](const int *steps) {
-        return axes == 1 ? nb::make_tuple(steps[0]) : nb::make_tuple(steps[0], steps[1]);
-    };
-    return nb::make_tuple(
-        weights.array, bias.array, pair(stride), settings.padding, settings.border,
-        settings.activation, settings.precision, settings.variant, sample_name(settings.input),
-        sample_name(settings.output), settings.input_divisor, pair(dilation), settings.groups);
-}
-
-nb::str Layer::representation() const
-{
-    return nb::str("conv.Layer({} maps of {} x {} x {}{})")
-        .format(shape[0], shape[1], shape[2], shape[3], helper("layer_text")(state()));
-}
-
-namespace
-{
-
 // *axes: how many there must be, or 0, which their number replaces.
 Numbers floats_of(nb::handle array, int *axes, int64_t *lengths, const char *name)
 {
@@ -274,115 +94,234 @@ Numbers floats_of(nb::handle array, int *axes, int64_t *lengths, const char *nam
 }
 
 // A number for all axes, or a sequence with one for each.
-void parse_steps(int (&steps)[2], nb::handle value, int axes, const char *name)
+void parse_steps(int32_t *height, int32_t *width, nb::handle value, int axes, const char *name)
 {
     nb::sequence each;
     bool many = !nb::isinstance<nb::str>(value) && nb::try_cast(value, each);
     if (many && nb::len(each) != static_cast<size_t>(axes))
         raise_value("%s must be a number or %d of them, not %R", name, axes, value.ptr());
+    int32_t *const steps[] = {height, width};
     for (int i = 0; i < 2; i++) {
-        steps[i] = parse_int(many ? nb::object(each[axes == 1 ? 0 : i]) : nb::borrow(value), name);
-        if (steps[i] < 1)
-            raise_value("%s must be at least 1, not %d", name, steps[i]);
+        *steps[i] = parse_int(many ? nb::object(each[axes == 1 ? 0 : i]) : nb::borrow(value), name);
+        if (*steps[i] < 1)
+            raise_value("%s must be at least 1, not %d", name, *steps[i]);
     }
 }
 
 // The text that the library reads: of a number, of a sequence with one for each axis or with a pair
 // (before, after) for each, or as it is.
-Text parse_padding(nb::handle padding, int axes)
+std::string parse_padding(nb::handle padding, int axes)
 {
     nb::sequence each;
-    Text text;
+    std::string text;
     if (nb::isinstance<nb::str>(padding) || !nb::try_cast(padding, each)) {
-        text = text_of(padding);
+        text = parse_text(padding);
     } else {
         if (nb::len(each) != static_cast<size_t>(axes))
             raise_value("padding must be a text, a number, or one or a pair for each of %d axes, "
                         "not %R",
                         axes, padding.ptr());
-        text = "";
         for (int i = 0; i < axes; i++) {
             nb::object axis = each[i];
             nb::sequence pair;
             bool is_pair = nb::try_cast(axis, pair) && nb::len(pair) == 2;
-            *text += i ? "x" : "";
-            *text += std::to_string(parse_int(is_pair ? nb::object(pair[0]) : axis, "padding"));
+            text += i ? "x" : "";
+            text += std::to_string(parse_int(is_pair ? nb::object(pair[0]) : axis, "padding"));
             if (is_pair)
-                *text += ":" + std::to_string(parse_int(pair[1], "padding"));
+                text += ":" + std::to_string(parse_int(pair[1], "padding"));
         }
     }
-    if (text && axes == 1 && isdigit(static_cast<unsigned char>((*text)[0])) &&
-        text->find('x') == std::string::npos)
-        text = "0x" + *text;
+    if (axes == 1 && isdigit(static_cast<unsigned char>(text[0])) &&
+        text.find('x') == std::string::npos)
+        text = "0x" + text;
     return text;
 }
 
-void read_settings(LayerSettings &settings, int axes, nb::handle stride, nb::handle padding,
-                   nb::handle dilation, nb::handle groups, nb::handle border, nb::handle activation,
-                   nb::handle input, nb::handle output, float input_divisor)
+class Layer : public Prepared<conv_layer, conv_layer_options, conv_layer_destroy>
 {
-    parse_steps(settings.stride, stride, axes, "stride");
-    parse_steps(settings.dilation, dilation, axes, "dilation");
-    settings.groups = parse_int(groups, "groups");
-    if (settings.groups < 1 || settings.groups > 1 << 20)
-        raise_value("groups must be 1 to 2^20, not %d", settings.groups);
-    settings.padding = parse_padding(padding, axes);
-    settings.border = border_of(border);
-    settings.activation = text_of(activation);
-    settings.input = parse_sample(
-        input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "input");
-    settings.output =
-        parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "output");
-    settings.input_divisor = input_divisor;
-}
+  public:
+    // The shape of the weights is maps x channels of a group x height x width, of which a layer of
+    // one axis has no height; the bias has `maps` values, or none.
+    Layer(nb::handle numbers, nb::handle offsets, nb::handle stride, nb::handle padding,
+          nb::handle border, nb::handle activation, nb::handle precision, nb::handle variant,
+          nb::handle input, nb::handle output, float input_divisor, nb::handle dilation,
+          nb::handle groups)
+        : Layer()
+    {
+        int64_t shape[4], count = 0;
+        int count_axes = 0, one = 1;
+        weights = floats_of(numbers, &count_axes, shape, "weights");
+        axes = count_axes - 2;
+        if (axes == 1) {
+            shape[3] = shape[2];
+            shape[2] = 1;
+        }
+        if (!offsets.is_none()) {
+            bias = floats_of(offsets, &one, &count, "bias");
+            if (count != shape[0])
+                raise_value("bias has %lld values for %lld maps", static_cast<long long>(count),
+                            static_cast<long long>(shape[0]));
+        }
+        for (int64_t length : shape) {
+            if (length < 1 || length > 1 << 20)
+                raise_value("weights: each axis must have 1 to 2^20 values");
+        }
+        read_settings(shape, stride, padding, dilation, groups, border, activation, input, output,
+                      input_divisor, precision);
+        options.variant = texts.keep(variant);
+        check();
+    }
 
-void make_layer(Layer *self, nb::handle weights, nb::handle bias, nb::handle stride,
-                nb::handle padding, nb::handle border, nb::handle activation, nb::handle precision,
-                nb::handle variant, nb::handle input, nb::handle output, float input_divisor,
-                nb::handle dilation, nb::handle groups)
-{
-    int64_t shape[4], count = 0;
-    int axes = 0, one = 1;
-    Numbers values = floats_of(weights, &axes, shape, "weights"), offsets = {nb::none()};
-    axes -= 2;
-    if (axes == 1) {
-        shape[3] = shape[2];
-        shape[2] = 1;
+    // Without weights, which have this shape.
+    static Layer *late(const std::array<int64_t, 4> &shape, nb::handle stride, nb::handle padding,
+                       nb::handle dilation, nb::handle groups, nb::handle border,
+                       nb::handle activation, nb::handle input, nb::handle output,
+                       float input_divisor, nb::handle precision, bool channels_last)
+    {
+        std::unique_ptr<Layer> layer(new Layer);
+        layer->read_settings(shape.data(), stride, padding, dilation, groups, border, activation,
+                             input, output, input_divisor, precision);
+        layer->options.channels_last = channels_last;
+        layer->check();
+        return layer.release();
     }
-    if (!bias.is_none()) {
-        offsets = floats_of(bias, &one, &count, "bias");
-        if (count != shape[0])
-            raise_value("bias has %lld values for %lld maps", static_cast<long long>(count),
-                        static_cast<long long>(shape[0]));
-    }
-    for (int64_t length : shape) {
-        if (length < 1 || length > 1 << 20)
-            raise_value("weights: each axis must have 1 to 2^20 values");
-    }
-    LayerSettings settings;
-    read_settings(settings, axes, stride, padding, dilation, groups, border, activation, input,
-                  output, input_divisor);
-    settings.precision = text_of(precision);
-    settings.variant = text_of(variant);
-    new (self) Layer(std::move(values), shape, axes, std::move(offsets), std::move(settings));
-}
 
-// A layer without weights, of which `shape` says how many there are.
-Layer *make_late_layer(nb::tuple shape, nb::handle stride, nb::handle padding, nb::handle dilation,
-                       nb::handle groups, nb::handle border, nb::handle activation,
-                       nb::handle input, nb::handle output, float input_divisor,
-                       nb::handle precision, bool channels_last)
-{
-    int64_t lengths[4];
-    for (int i = 0; i < 4; i++)
-        lengths[i] = nb::cast<int64_t>(shape[i]);
-    LayerSettings settings;
-    read_settings(settings, 2, stride, padding, dilation, groups, border, activation, input, output,
-                  input_divisor);
-    settings.precision = text_of(precision);
-    settings.channels_last = channels_last;
-    return new Layer({nb::none()}, lengths, 2, {nb::none()}, std::move(settings));
-}
+    nb::object call(nb::handle images, nb::handle out, nb::handle stream, nb::handle device) const
+    {
+        Tensor input = import_array(images, parse_stream(stream), "images");
+        check_images(input, axes, options.input, options.channels);
+        if (options.output == CONV_SAMPLE_BF16 && input.kind != Kind::torch && out.is_none())
+            raise_type("output: results of type bfloat16 are tensors of torch only");
+        int place = place_of(input, device);
+        bool batch = input.dimensions == axes + 2;
+        if (input.strides[input.dimensions - 1] != conv_sample_bytes(input.sample))
+            make_dense(input, images, parse_stream(stream), "images");
+        conv_tensor from = tensor_of(input, axes);
+        Borrowed context(place, input.stream.handle);
+        conv_layer *layer;
+        int height, width;
+        {
+            Unlocked unlocked;
+            layer = ready(context);
+            context.check(conv_layer_result_size(layer, from.height, from.width, &height, &width));
+        }
+        int64_t lengths[max_dimensions] = {from.images, options.maps, height, width};
+        if (axes == 1)
+            lengths[2] = width;
+        const int64_t *own = lengths + (batch ? 0 : 1);
+        Tensor result = out.is_none() ? new_result(context, input.kind, input.device,
+                                                   options.output, own, input.dimensions)
+                                      : import_result(out, input, options.output, own);
+        if (from.images > 0) {
+            Unlocked unlocked;
+            context.check(conv_layer_run(layer, &from, result.data, input.stream.handle));
+        }
+        note_use(input, input.stream.handle, context, false);
+        if (out.is_none())
+            return finish(result, input.stream.handle, input.device != cpu);
+        note_use(result, input.stream.handle, context, true);
+        return nb::borrow(out);
+    }
+
+    // Without weights: (bytes of device memory that `run_with` needs for a batch, rows and columns
+    // of its result), and a batch on that device by addresses, strides in bytes.
+    nb::tuple workspace(int device, int64_t images, int height, int width) const
+    {
+        Borrowed context(device, nullptr);
+        size_t bytes;
+        int rows, columns;
+        {
+            Unlocked unlocked;
+            conv_layer *layer = ready(context);
+            context.check(conv_layer_workspace(layer, images, height, width, &bytes));
+            context.check(conv_layer_result_size(layer, height, width, &rows, &columns));
+        }
+        return nb::make_tuple(bytes, rows, columns);
+    }
+
+    void run_with(int device, uintptr_t stream, uintptr_t images, nb::tuple lengths,
+                  nb::tuple strides, uintptr_t numbers, uintptr_t offsets, uintptr_t room,
+                  uintptr_t result) const
+    {
+        conv_tensor from = {};
+        from.data = reinterpret_cast<void *>(images);
+        from.memory = device == cpu ? CONV_HOST : CONV_DEVICE;
+        from.images = nb::cast<int64_t>(lengths[0]);
+        from.height = nb::cast<int32_t>(lengths[2]);
+        from.width = nb::cast<int32_t>(lengths[3]);
+        if (!options.channels_last) {
+            from.image_stride = nb::cast<int64_t>(strides[0]);
+            from.channel_stride = nb::cast<int64_t>(strides[1]);
+            from.row_stride = nb::cast<int64_t>(strides[2]);
+        }
+        // One context for all streams, which a capture can use, too: the call touches no pool.
+        Borrowed context(device, nullptr);
+        Unlocked unlocked;
+        context.check(conv_layer_run_with(
+            ready(context), &from, reinterpret_cast<float *>(numbers),
+            reinterpret_cast<float *>(offsets), reinterpret_cast<void *>(room),
+            reinterpret_cast<void *>(result), reinterpret_cast<void *>(stream)));
+    }
+
+    // The arguments of __init__: what pickle keeps.
+    nb::tuple state() const
+    {
+        auto steps = [this](int height, int width) {
+            return axes == 1 ? nb::make_tuple(width) : nb::make_tuple(height, width);
+        };
+        return nb::make_tuple(
+            weights.array, bias.array, steps(options.stride, options.stride_width), options.padding,
+            options.border, options.activation, options.precision, options.variant,
+            sample_name(options.input), sample_name(options.output), options.input_divisor,
+            steps(options.dilation, options.dilation_width), options.groups);
+    }
+
+    nb::str representation() const
+    {
+        return nb::str("conv.Layer({} maps of {} x {} x {}{})")
+            .format(options.maps, options.channels / options.groups, options.kernel_height,
+                    options.kernel_width, helper("layer_text")(state()));
+    }
+
+  private:
+    Layer() : Prepared(CONV_LAYER_OPTIONS_INIT)
+    {
+    }
+
+    void read_settings(const int64_t *shape, nb::handle stride, nb::handle padding,
+                       nb::handle dilation, nb::handle groups, nb::handle border,
+                       nb::handle activation, nb::handle input, nb::handle output,
+                       float input_divisor, nb::handle precision)
+    {
+        parse_steps(&options.stride, &options.stride_width, stride, axes, "stride");
+        parse_steps(&options.dilation, &options.dilation_width, dilation, axes, "dilation");
+        options.groups = parse_int(groups, "groups");
+        if (options.groups < 1 || options.groups > 1 << 20)
+            raise_value("groups must be 1 to 2^20, not %d", options.groups);
+        options.maps = static_cast<int32_t>(shape[0]);
+        options.channels = static_cast<int32_t>(shape[1] * options.groups);
+        options.kernel_height = static_cast<int32_t>(shape[2]);
+        options.kernel_width = static_cast<int32_t>(shape[3]);
+        if (!padding.is_none())
+            options.padding = texts.keep(parse_padding(padding, axes));
+        options.border = texts.keep_border(border);
+        options.activation = texts.keep(activation);
+        options.input = parse_sample(
+            input, {CONV_SAMPLE_F32, CONV_SAMPLE_U8, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "input");
+        options.output =
+            parse_sample(output, {CONV_SAMPLE_F32, CONV_SAMPLE_F16, CONV_SAMPLE_BF16}, "output");
+        options.input_divisor = input_divisor;
+        options.precision = texts.keep(precision);
+    }
+
+    conv_status create(conv_context *context, conv_layer **layer) const override
+    {
+        return conv_layer_create(layer, context, weights.data, bias.data, &options);
+    }
+
+    Numbers weights, bias;
+    int axes = 2; // with one, heights are 1
+};
 
 void restore_layer(Layer *self, nb::tuple state)
 {
@@ -390,15 +329,13 @@ void restore_layer(Layer *self, nb::tuple state)
     if (count != 11 && count != 13)
         raise_value("not the state of a conv.Layer");
     nb::object one = nb::int_(1), dilation = count > 11 ? nb::object(state[11]) : one;
-    make_layer(self, state[0], state[1], state[2], state[3], state[4], state[5], state[6], state[7],
-               state[8], state[9], nb::cast<float>(state[10]), dilation,
-               count > 11 ? nb::object(state[12]) : one);
+    new (self) Layer(state[0], state[1], state[2], state[3], state[4], state[5], state[6], state[7],
+                     state[8], state[9], nb::cast<float>(state[10]), dilation,
+                     count > 11 ? nb::object(state[12]) : one);
 }
 
-} // namespace
-
 // (bytes of float32, filters, height, width)
-static nb::tuple bank_weights(nb::str name)
+nb::tuple bank_weights(nb::str name)
 {
     std::string bank = parse_text(name);
     int32_t filters, height, width;
@@ -416,10 +353,12 @@ static nb::tuple bank_weights(nb::str name)
     return nb::make_tuple(data, filters, height, width);
 }
 
+} // namespace
+
 void bind_layer(nb::module_ &module)
 {
     module.def("bank_weights", bank_weights);
-    module.def("late_layer", make_late_layer, nb::rv_policy::take_ownership, nb::arg("shape"),
+    module.def("late_layer", &Layer::late, nb::rv_policy::take_ownership, nb::arg("shape"),
                nb::arg("stride").none(), nb::arg("padding").none(), nb::arg("dilation").none(),
                nb::arg("groups").none(), nb::arg("border").none(), nb::arg("activation").none(),
                nb::arg("input"), nb::arg("output"), nb::arg("input_divisor"),
@@ -427,15 +366,17 @@ void bind_layer(nb::module_ &module)
     module.def("sample_name", [](nb::handle images) {
         return sample_name(import_array(images, {}, "images").sample);
     });
-    using nb::arg, nb::none;
+    using nb::arg, nb::none, nb::handle;
     nb::class_<Layer>(module, "Layer", nb::is_final(),
                       "A convolution layer with its weights, for repeated calls.\n\n"
                       "Arguments and results are those of conv.layer. Any thread may call it.")
-        .def("__init__", make_layer, arg("weights").none(), arg("bias") = none(), nb::kw_only(),
-             arg("stride") = 1, arg("padding") = none(), arg("border") = none(),
-             arg("activation") = none(), arg("precision") = none(), arg("variant") = none(),
-             arg("input").none() = "float32", arg("output").none() = "float32",
-             arg("input_divisor") = 1.0f, arg("dilation") = 1, arg("groups") = 1)
+        .def(nb::init<handle, handle, handle, handle, handle, handle, handle, handle, handle,
+                      handle, float, handle, handle>(),
+             arg("weights").none(), arg("bias") = none(), nb::kw_only(), arg("stride") = 1,
+             arg("padding") = none(), arg("border") = none(), arg("activation") = none(),
+             arg("precision") = none(), arg("variant") = none(), arg("input").none() = "float32",
+             arg("output").none() = "float32", arg("input_divisor") = 1.0f, arg("dilation") = 1,
+             arg("groups") = 1)
         .def("__call__", &Layer::call, arg("images").none(), nb::kw_only(), arg("out") = none(),
              arg("stream") = none(), arg("device") = none(), "Runs the layer as conv.layer does.")
         .def("workspace", &Layer::workspace)
