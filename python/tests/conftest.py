@@ -10,6 +10,12 @@ import pytest
 
 import conv
 
+try:
+    import torch
+except ImportError:
+    torch = None
+with_torch = pytest.mark.skipif(torch is None, reason="no torch")
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "cli"))  # hostile, png_writer
 
@@ -31,6 +37,13 @@ def rng():
     seed = int(os.environ.get("CONV_SEED", "0")) or np.random.SeedSequence().entropy % 2**32
     print(f"CONV_SEED={seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture(params=("cpu", pytest.param("cuda", marks=pytest.mark.gpu)))
+def torch_device(request):
+    if torch is None or request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip(f"no torch for {request.param}")
+    return torch.device(request.param)
 
 
 @pytest.fixture

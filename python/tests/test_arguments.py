@@ -7,15 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, torch, with_torch
 
 import conv
-
-try:
-    import torch
-except ImportError:
-    torch = None
-with_torch = pytest.mark.skipif(torch is None, reason="no torch")
 
 X = np.linspace(-1, 1, 2 * 3 * 9 * 8, dtype=np.float32).reshape(2, 3, 9, 8)
 WEIGHTS = np.linspace(-1, 1, 4 * 3 * 3 * 3, dtype=np.float32).reshape(4, 3, 3, 3)

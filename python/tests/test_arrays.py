@@ -7,6 +7,7 @@ import gc
 
 import numpy as np
 import pytest
+from conftest import torch, with_torch
 from test_dlpack import Exporter
 
 import conv
@@ -56,35 +57,29 @@ def test_nothing_leaks(noise):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 << 10
 
 
-torch = None
-try:
-    import torch
-except ImportError:
-    pass
-with_torch = pytest.mark.skipif(torch is None, reason="no torch")
-
-
-@with_torch
-def test_torch(noise):
-    image = noise((20, 31, 3))
-    wanted = conv.filter(image, "emboss")
-    tensor = torch.from_numpy(image)
+def test_torch(noise, torch_device):
+    image = noise((64, 80, 3))
+    tensor = torch.from_numpy(image).to(torch_device)
     result = conv.filter(tensor, "emboss")
-    assert type(result) is torch.Tensor and result.dtype == torch.uint8
-    assert np.array_equal(result.numpy(), wanted)
+    assert type(result) is torch.Tensor and result.dtype == torch.uint8 and result.device == tensor.device
+    assert np.array_equal(result.cpu().numpy(), conv.filter(image, "emboss"))
     planes = conv.filter(tensor.permute(2, 0, 1), "emboss", layout="CHW")
-    assert np.array_equal(planes.permute(1, 2, 0).numpy(), wanted)
-    out = torch.empty_like(tensor)
-    assert conv.filter(tensor, "emboss", out=out) is out and np.array_equal(out.numpy(), wanted)
+    assert torch.equal(planes.permute(1, 2, 0), result)
+    out = torch.zeros_like(tensor)
+    assert conv.filter(tensor, "emboss", out=out) is out and torch.equal(out, result)
     assert conv.filter(tensor, "emboss", dtype=torch.float32).dtype == torch.float32
     file = conv.encode_png(tensor)
-    decoded = conv.decode_png([file, file], framework="torch", batch=True, layout="CHW")
-    assert type(decoded) is torch.Tensor and decoded.shape == (2, 3, 20, 31)
-    assert torch.equal(decoded[1], tensor.permute(2, 0, 1))
+    decoded = conv.decode_png([file] * 3, device=torch_device, framework="torch", batch=True, layout="CHW")
+    assert type(decoded) is torch.Tensor and decoded.shape == (3, 3, 64, 80) and torch.equal(decoded[2], tensor.permute(2, 0, 1))
+    into = torch.zeros(2, 64, 80, 3, dtype=torch.uint8, device=torch_device)
+    assert conv.decode_png([file] * 2, device=torch_device, batch=True, out=into) is into and torch.equal(into[1], tensor)
     expanded = tensor[:1].expand(9, -1, -1)
     assert torch.equal(conv.filter(expanded, "emboss"), conv.filter(expanded.contiguous(), "emboss"))
     with pytest.raises(BufferError):
-        conv.filter(tensor, "emboss", out=tensor[:1].expand(20, -1, -1))
+        conv.filter(tensor, "emboss", out=tensor[:1].expand(64, -1, -1))
+    if torch_device.type == "cuda":
+        with pytest.raises(ValueError, match="overlap"):
+            conv.filter(tensor, "emboss", out=tensor)
 
 
 @with_torch
@@ -95,15 +90,16 @@ def test_torch_views_results_without_a_copy(noise):
     assert decoded[0, 0, 0] == 99
 
 
-@with_torch
-def test_torch_layers(rng):
-    x = torch.from_numpy(rng.standard_normal((2, 3, 20, 24), dtype=np.float32))
-    w = torch.from_numpy(rng.standard_normal((5, 3, 3, 3), dtype=np.float32))
-    b = torch.from_numpy(rng.standard_normal(5, dtype=np.float32))
-    y = conv.layer(x, w, b, padding="same", activation="relu")
-    assert type(y) is torch.Tensor
-    wanted = torch.relu(torch.nn.functional.conv2d(x, w, b, padding=1))
-    assert torch.allclose(y, wanted, rtol=1e-5, atol=1e-5)
+def test_torch_layers(rng, torch_device):
+    x, w, b = (torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)).to(torch_device)
+               for shape in ((2, 16, 30, 33), (8, 16, 3, 3), (8,)))
+    y = conv.layer(x, w, b, padding="same")
+    assert type(y) is torch.Tensor and y.device == x.device
+    assert np.array_equal(y.cpu().numpy(), conv.layer(*(tensor.cpu().numpy() for tensor in (x, w, b)), padding="same"))
+    reference = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1)
+    assert torch.allclose(y.double(), reference, atol=1e-4)
+    assert torch.equal(conv.layer(x, w, b, padding="same", activation="relu"), torch.relu(y))
+    assert torch.allclose(conv.Layer(w, b, padding="same", precision="fast")(x).double(), reference, atol=1e-3)
     with pytest.raises(BufferError):
         conv.layer(x.requires_grad_(), w)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""CUDA devices: the same results as on the CPU, and arrays of torch and cupy in both directions."""
+"""CUDA devices: the same results as on the CPU, and arrays of torch (also in test_arrays.py) and cupy in both directions."""
 
 import numpy as np
 import pytest
@@ -136,27 +136,6 @@ def test_layers(rng):
     assert np.array_equal(conv.layer(x, w, padding="same", activation="relu", device="cuda"), wanted)
 
 
-def test_torch(torch, noise):
-    image = noise((64, 80, 3))
-    wanted = conv.filter(image, "emboss")
-    tensor = torch.from_numpy(image).cuda()
-    result = conv.filter(tensor, "emboss")
-    assert type(result) is torch.Tensor and result.device == tensor.device
-    assert np.array_equal(result.cpu().numpy(), wanted)
-    planes = conv.filter(tensor.permute(2, 0, 1), "emboss", layout="CHW")
-    assert np.array_equal(planes.permute(1, 2, 0).cpu().numpy(), wanted)
-    out = torch.zeros_like(tensor)
-    assert conv.filter(tensor, "emboss", out=out) is out and torch.equal(out, result)
-    with pytest.raises(ValueError, match="overlap"):
-        conv.filter(tensor, "emboss", out=tensor)
-    file = conv.encode_png(tensor)
-    decoded = conv.decode_png([file] * 3, device=tensor.device, framework="torch", batch=True, layout="CHW")
-    assert decoded.shape == (3, 3, 64, 80) and torch.equal(decoded[2], tensor.permute(2, 0, 1))
-    into = torch.zeros(2, 64, 80, 3, dtype=torch.uint8, device="cuda")
-    assert conv.decode_png([file] * 2, device="cuda", batch=True, out=into) is into
-    assert torch.equal(into[1], tensor)
-
-
 def test_torch_views_arrays_without_a_copy(torch, noise):
     image = noise((64, 80, 3))
     array = conv.decode_png(conv.encode_png(image), device="cuda")
@@ -188,20 +167,6 @@ def test_torch_streams(torch, noise):
     queued = conv.filter(array, "gaussian5", stream=stream)
     assert torch.equal(torch.from_dlpack(queued), wanted)  # ordered by DLPack
     assert np.array_equal(queued.numpy(), wanted.cpu().numpy())
-
-
-def test_torch_layers(torch, rng):
-    x = torch.from_numpy(rng.standard_normal((2, 16, 30, 33), dtype=np.float32)).cuda()
-    w = torch.from_numpy(rng.standard_normal((8, 16, 3, 3), dtype=np.float32)).cuda()
-    b = torch.from_numpy(rng.standard_normal(8, dtype=np.float32)).cuda()
-    y = conv.layer(x, w, b, padding="same")
-    assert y.is_cuda
-    wanted = conv.layer(x.cpu().numpy(), w.cpu().numpy(), b.cpu().numpy(), padding="same")
-    assert np.array_equal(y.cpu().numpy(), wanted)
-    reference = torch.nn.functional.conv2d(x.double(), w.double(), b.double(), padding=1)
-    assert torch.allclose(y.double(), reference, atol=1e-4)
-    prepared = conv.Layer(w, b, padding="same", precision="fast")
-    assert torch.allclose(prepared(x).double(), reference, atol=1e-3)
 
 
 @pytest.mark.parametrize("layout", ("planar", "channels last", "gaps"))
