@@ -145,7 +145,7 @@ def test_gradients_of_mixed_types(tensors):
     halves = [tensor.detach().bfloat16().requires_grad_() for tensor in (x, w, b)]
     conv.torch.conv2d(*halves).float().square().sum().backward()
     for one, other in zip((x, w, b), halves):
-        assert one.grad.dtype == torch.float32 and torch.allclose(one.grad, other.grad.float(), rtol=0.1, atol=1)
+        assert one.grad.dtype == torch.float32 and (one.grad - other.grad).abs().max() < 2**-6 * one.grad.abs().max()
     assert conv.torch.conv2d(x.to("meta"), w.to("meta")).shape == (2, 8, 11, 15)
 
 
