@@ -108,12 +108,15 @@ def unpack(name, folder):
     for source, target in (("/etc/pip.conf", "etc/pip.conf"), ("/etc/resolv.conf", "etc/resolv.conf"), (CERTIFICATES, "host.crt")):
         if os.path.exists(source):
             shutil.copy(source, os.path.join(folder, target))
-    with open(os.path.join(folder, "etc/dpkg/dpkg.cfg.d/fast"), "w", encoding="utf-8") as file:
-        file.write("force-unsafe-io\n")
+    # Whether an expired index is an error depends on the mirror, and with it on this machine.
+    settings = {"etc/dpkg/dpkg.cfg.d/fast": "force-unsafe-io\n",
+                "etc/apt/apt.conf.d/mirror": subprocess.check_output(["apt-config", "dump", "Acquire::Check-Valid-Until"], text=True)}
     if name.startswith("ubuntu"):
-        with open(os.path.join(folder, "etc/apt/sources.list"), "w", encoding="utf-8") as file:
-            file.write(f"deb http://{UBUNTU} noble main universe\n")
+        settings["etc/apt/sources.list"] = f"deb http://{UBUNTU} noble main universe\n"
         shutil.rmtree(os.path.join(folder, "etc/apt/sources.list.d"), ignore_errors=True)
+    for path, text in settings.items():
+        with open(os.path.join(folder, path), "w", encoding="utf-8") as file:
+            file.write(text)
     return System(name, folder)
 
 

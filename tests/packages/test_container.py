@@ -2,6 +2,7 @@
 """The Containerfile's instructions, run one by one in bare roots: a container engine would do the same. Debian's has no
 CUDA; Ubuntu's is run if there is a toolkit, which is where NVIDIA's images have it."""
 import os
+import re
 import shutil
 import subprocess
 
@@ -56,12 +57,9 @@ def test_container(system_name, tmp_path):
             subprocess.run(["git", "clone", "-q", "--no-hardlinks", ROOT, stages[stage].path(folder)], check=True)
             shutil.rmtree(os.path.join(stages[stage].path(folder), ".git"))  # .dockerignore
         elif word == "COPY":
-            source, target = rest.removeprefix("--from=build ").split()
-            source, target = stages["build"].path(source), stages[stage].path(target)
-            if os.path.isdir(source):
-                shutil.copytree(source, target, dirs_exist_ok=True)
-            else:
-                shutil.copy(source, target)
+            *sources, target = rest.removeprefix("--from=build ").split()
+            sources = [stages["build"].path(re.sub("/$", "/.", source)) for source in sources]  # of a folder, its content
+            subprocess.run(["cp", "-r", *sources, stages[stage].path(target)], check=True)
         elif word == "ENTRYPOINT":
             assert rest == '["conv"]'
     assert tuple(images) == IMAGES[system_name]

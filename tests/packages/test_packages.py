@@ -33,9 +33,7 @@ def has_cuda(release):
 
 
 def use(system, cuda, before=""):
-    with open(os.path.join(ROOT, "samples", "spheres-rgb.png"), "rb") as sample, \
-            open(system.path("/packages/sample.png"), "wb") as copy:
-        copy.write(sample.read())
+    shutil.copy(os.path.join(ROOT, "samples", "spheres-rgb.png"), system.path("/packages/sample.png"))
     no_gpu = "no CUDA driver on this machine" if cuda else "this conv was built without CUDA"
     system.run(before + USE.format(version=VERSION, no_gpu=no_gpu))
 
