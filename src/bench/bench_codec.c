@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "bench/bench_competitor.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 #include "png/png.h"
 #include "report/json.h"
 

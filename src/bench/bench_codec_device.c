@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/bench_cuda.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 
 #define REPEATS 5
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/memory.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 
 #define ROUNDS 5
 #define ROUND_NS (200000000u / CONV_BENCH_SHORTER)

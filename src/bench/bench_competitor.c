@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/features.h"
+#include "image/interleave.h"
 #include "png/chunk.h"
-#include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
 
 #if CONV_HAVE_ISAL

@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/view.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 #include "run/stages.h"
 
 // --- files ---------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/features.h"
+#include "image/interleave.h"
 #include "kernels/layout/layout.h"
 #include "png/cpu/filter_rows.h"
-#include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
 
 bool conv_view_is(const conv_image *a, const conv_image *b)

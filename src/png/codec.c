@@ -9,9 +9,9 @@
 
 #include "base/buffer.h"
 #include "base/features.h"
+#include "image/interleave.h"
 #include "png/chunk.h"
 #include "png/cpu/cpu_png.h"
-#include "png/cpu/interleave.h"
 #include "png/png.h"
 
 // --- the header ----------------------------------------------------------------------------------

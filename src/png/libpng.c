@@ -11,8 +11,8 @@
 
 #include "base/features.h"
 #include "base/parallel.h"
+#include "image/interleave.h"
 #include "png/chunk.h"
-#include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
 
 // Compressed bytes passed to zlib at a time, and size of a written IDAT.

@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "base/err.h"
 #include "base/lock.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 #include "png/png.h"
 
 #define STB_IMAGE_WRITE_IMPLEMENTATION

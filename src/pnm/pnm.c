@@ -9,8 +9,8 @@
 
 #include "base/features.h"
 #include "image/format.h"
+#include "image/interleave.h"
 #include "png/cpu/filter_rows.h"
-#include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
 
 #define HEAD_LEAST 3 // bytes that show the kind

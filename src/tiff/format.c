@@ -8,7 +8,7 @@
 #include <tiffio.h>
 
 #include "base/parallel.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 #include "tiff/tiff.h"
 
 // --- a file in memory ----------------------------------------------------------------------------

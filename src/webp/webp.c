@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "image/format.h"
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 
 #define PART ((size_t)1 << 18) // of a file between two looks at config.stop
 #define QUALITY 90             // of an output that loses detail, if none was asked for

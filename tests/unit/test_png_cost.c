@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 #include "png/png.h"
 #include "support/png_family.h"
 #include "support/random.h"

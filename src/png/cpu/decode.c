@@ -7,12 +7,175 @@
 
 #include "base/features.h"
 #include "base/parallel.h"
+#include "image/interleave.h"
 #include "png/chunk.h"
 #include "png/cpu/decode_internal.h"
-#include "png/cpu/interleave.h"
 #include "png/cpu/unfilter.h"
 
 #define MOST_WAVE_ROW ((size_t)128 << 10) // bytes of rows of which many are in memory
+
+// --- rows that need more than a split: packed bits, palettes, transparent colours ----------------
+
+struct expansion {
+    uint8_t palette[CONV_IMAGE_MAX_CHANNELS][256]; // R, G, B, alpha; opaque black beyond its end
+    uint16_t key[3];                               // the transparent gray or R, G, B
+};
+
+// Prepares for an image with this data of PLTE and tRNS, whose sizes are valid; NULL if absent.
+static void prepare_expansion(struct expansion *expansion, const struct conv_image_header *header,
+                              const uint8_t *plte, size_t plte_size, const uint8_t *trns,
+                              size_t trns_size)
+{
+    if (header->png.color_type == CONV_COLOR_PALETTE) {
+        memset(expansion->palette, 0, 3 * sizeof expansion->palette[0]);
+        for (size_t i = 0; i < plte_size / 3; i++) {
+            for (size_t c = 0; c < 3; c++)
+                expansion->palette[c][i] = plte[3 * i + c];
+        }
+        memset(expansion->palette[3], 255, sizeof expansion->palette[3]);
+        if (trns)
+            memcpy(expansion->palette[3], trns, trns_size);
+    } else if (trns) {
+        // Only the bits of a sample count.
+        unsigned mask = (1u << header->png.bit_depth) - 1;
+        for (size_t c = 0; c < trns_size / 2; c++)
+            expansion->key[c] = (uint16_t)((trns[2 * c] << 8 | trns[2 * c + 1]) & (int)mask);
+    }
+}
+
+static bool needs_expansion(const struct conv_image_header *header)
+{
+    return header->png.color_type == CONV_COLOR_PALETTE || header->png.bit_depth < 8 ||
+           header->png.transparency;
+}
+
+// Spreads the samples of a byte, of 1, 2 or 4 bits each, to bytes; the first sample is in the
+// lowest byte.
+static inline uint64_t spread(unsigned byte, int depth)
+{
+    if (depth == 4)
+        return byte >> 4 | (byte & 15) << 8;
+    if (depth == 2)
+        return byte >> 6 | (byte >> 4 & 3) << 8 | (byte >> 2 & 3) << 16 | (byte & 3) << 24;
+    // One bit in each byte of a word, moved to the lowest place; no sum exceeds a byte.
+    uint64_t bits = (uint64_t)byte * 0x0101010101010101 & 0x0102040810204080;
+    return (bits + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101;
+}
+
+static inline void unpack_as(uint8_t *restrict out, const uint8_t *restrict row, size_t width,
+                             int depth, unsigned scale)
+{
+    size_t each = 8 / (unsigned)depth;
+    for (; width >= each; width -= each, out += each, row++) {
+        uint64_t samples = spread(*row, depth) * scale;
+        memcpy(out, &samples, each);
+    }
+    for (size_t x = 0; x < width; x++)
+        out[x] = (uint8_t)(spread(*row, depth) * scale >> 8 * x);
+}
+
+// Samples of 1, 2 or 4 bits, the first in the highest bits, times `scale`.
+static void unpack(uint8_t *out, const uint8_t *row, size_t width, int depth, unsigned scale)
+{
+    if (depth == 4)
+        unpack_as(out, row, width, 4, scale);
+    else if (depth == 2)
+        unpack_as(out, row, width, 2, scale);
+    else
+        unpack_as(out, row, width, 1, scale);
+}
+
+// out[x] = table[from[x]]; `from` may be `out`. By words: fewer loads and stores.
+static void map_bytes(uint8_t *out, const uint8_t *from, size_t width, const uint8_t *table)
+{
+    size_t x = 0;
+    for (; x + 8 <= width; x += 8) {
+        uint64_t word, mapped = 0;
+        memcpy(&word, from + x, sizeof word);
+        for (int i = 0; i < 64; i += 8)
+            mapped |= (uint64_t)table[word >> i & 0xff] << i;
+        memcpy(out + x, &mapped, sizeof mapped);
+    }
+    for (; x < width; x++)
+        out[x] = table[from[x]];
+}
+
+static void look_up(const struct expansion *expansion, const struct conv_image *dst, int y,
+                    const uint8_t *row, int depth)
+{
+    size_t width = (size_t)dst->width;
+    // The last plane holds the indices until its own samples replace them.
+    uint8_t *indices = conv_image_row(dst, dst->channels - 1, y);
+    if (depth < 8)
+        unpack(indices, row, width, depth, 1);
+    const uint8_t *from = depth < 8 ? indices : row;
+    for (int c = 0; c < dst->channels; c++)
+        map_bytes(conv_image_row(dst, c, y), from, width, expansion->palette[c]);
+}
+
+// Sets alpha to 0 where all samples equal the key, else to opaque.
+static void key_out8(uint8_t *restrict alpha, const struct conv_image *dst, int y,
+                     const uint16_t *key)
+{
+    size_t width = (size_t)dst->width;
+    const uint8_t *a = conv_image_row(dst, 0, y), *b = a, *c = a;
+    uint8_t ka = (uint8_t)key[0], kb = ka, kc = ka;
+    if (dst->channels == 4) {
+        b = conv_image_row(dst, 1, y), c = conv_image_row(dst, 2, y);
+        kb = (uint8_t)key[1], kc = (uint8_t)key[2];
+    }
+    for (size_t x = 0; x < width; x++)
+        alpha[x] = (uint8_t) - (((a[x] ^ ka) | (b[x] ^ kb) | (c[x] ^ kc)) != 0);
+}
+
+static void key_out16(uint16_t *restrict alpha, const struct conv_image *dst, int y,
+                      const uint16_t *key)
+{
+    size_t width = (size_t)dst->width;
+    const uint16_t *a = (const uint16_t *)(const void *)conv_image_row(dst, 0, y), *b = a, *c = a;
+    uint16_t ka = key[0], kb = ka, kc = ka;
+    if (dst->channels == 4) {
+        b = (const uint16_t *)(const void *)conv_image_row(dst, 1, y);
+        c = (const uint16_t *)(const void *)conv_image_row(dst, 2, y);
+        kb = key[1], kc = key[2];
+    }
+    for (size_t x = 0; x < width; x++)
+        alpha[x] = (uint16_t) - (((a[x] ^ ka) | (b[x] ^ kb) | (c[x] ^ kc)) != 0);
+}
+
+// Fills row y of the planes from an unfiltered row of the file. `split` is conv_unfilter.split, and
+// `row` has its slack.
+static void expand_row(const struct expansion *expansion, const struct conv_image_header *header,
+                       const struct conv_image *dst, int y, const uint8_t *row,
+                       void (*split)(const struct conv_image *dst, int y, const uint8_t *row))
+{
+    if (header->png.color_type == CONV_COLOR_PALETTE) {
+        look_up(expansion, dst, y, row, header->png.bit_depth);
+        return;
+    }
+    uint16_t key[3];
+    memcpy(key, expansion->key, sizeof key);
+    if (header->png.bit_depth < 8) {
+        // 1, 3 or 15 becomes 255.
+        unsigned scale = 255u / ((1u << header->png.bit_depth) - 1);
+        unpack(conv_image_row(dst, 0, y), row, (size_t)dst->width, header->png.bit_depth, scale);
+        key[0] = (uint16_t)(key[0] * scale);
+    } else {
+        struct conv_image color = *dst;
+        color.channels -= header->png.transparency;
+        color.alpha = false;
+        split(&color, y, row);
+    }
+    if (!header->png.transparency)
+        return;
+    uint8_t *alpha = conv_image_row(dst, dst->channels - 1, y);
+    if (dst->depth == 8)
+        key_out8(alpha, dst, y, key);
+    else
+        key_out16((uint16_t *)(void *)alpha, dst, y, key);
+}
+
+// --- layout --------------------------------------------------------------------------------------
 
 struct layout {
     size_t row; // bytes of a plain row
@@ -55,10 +218,12 @@ static bool reserve(struct conv_decoder *decoder, const struct layout *layout,
                                conv_unfilter_wave_bytes(layout->row, threads) + expanded);
 }
 
+// --- rows ----------------------------------------------------------------------------------------
+
 // The rows made so far.
 struct making {
     const struct conv_decoder *decoder;
-    const struct conv_expand *expand; // NULL: rows are as planes need them
+    const struct expansion *expand; // NULL: rows are as planes need them
     const struct conv_image_header *header;
     const struct conv_image *dst;
     uint8_t *expanded;
@@ -79,7 +244,7 @@ static void put_row(const struct making *making, int y, const uint8_t *plain)
     for (int c = 0; c < row.channels; c++)
         row.plane[c].data = making->expanded + (size_t)c * conv_image_stride(row.width, row.depth);
     if (making->expand)
-        conv_expand_row(making->expand, making->header, &row, 0, plain, unfilter->split);
+        expand_row(making->expand, making->header, &row, 0, plain, unfilter->split);
     else
         unfilter->split(&row, 0, plain);
     rows->put(rows->context, y, &row);
@@ -93,8 +258,7 @@ static void make_row(struct making *making, unsigned y)
     if (making->decoder->put_rows)
         put_row(making, (int)y, plain);
     else if (making->expand)
-        conv_expand_row(making->expand, making->header, making->dst, (int)y, plain,
-                        unfilter->split);
+        expand_row(making->expand, making->header, making->dst, (int)y, plain, unfilter->split);
     else
         unfilter->split(making->dst, (int)y, plain);
     conv_unfilter_wave_end(&making->wave, y);
@@ -119,12 +283,14 @@ static bool take_rows(void *context, unsigned y, uint8_t *raw, size_t count)
     return true;
 }
 
+// --- decoding ------------------------------------------------------------------------------------
+
 bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t size,
                       const struct conv_image_header *header, const struct conv_image *dst)
 {
     struct conv_decode_content content;
     struct layout layout;
-    struct conv_expand expand;
+    struct expansion expand;
     decoder->inflate.ended_early = false;
     decoder->bad_filter = false;
     if (!decoder->unfilter)
@@ -138,10 +304,10 @@ bool conv_decode_fast(struct conv_decoder *decoder, const uint8_t *data, size_t 
     if (!conv_decode_content_find(&content, joined, header, data, size, parallel) ||
         !reserve(decoder, &layout, header, content.idat.size, threads))
         return false;
-    bool expands = conv_expand_needed(header);
+    bool expands = needs_expansion(header);
     if (expands)
-        conv_expand_prepare(&expand, header, content.plte.data, content.plte.size,
-                            content.trns.data, content.trns.size);
+        prepare_expansion(&expand, header, content.plte.data, content.plte.size, content.trns.data,
+                          content.trns.size);
     struct making making;
     making.decoder = decoder;
     making.expand = expands ? &expand : NULL;

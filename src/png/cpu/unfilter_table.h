@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "png/cpu/interleave.h"
+#include "image/interleave.h"
 #include "png/cpu/unfilter.h"
 
 #define CONV_UNFILTER_INLINE static inline __attribute__((always_inline))
