@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -72,6 +73,20 @@ enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64
         err->value = value;
     }
     return status;
+}
+
+size_t conv_text_utf8(const void *text, size_t left)
+{
+    const unsigned char *s = text;
+    size_t size = s[0] < 0x80 ? 1 : s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
+    if ((s[0] >= 0x80 && s[0] < 0xC2) || s[0] > 0xF4 || size > left)
+        return 0;
+    for (size_t i = 1; i < size; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    bool wrong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+                 (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
+    return wrong ? 0 : size; // longer than needed, a surrogate, or beyond U+10FFFF
 }
 
 void conv_text_add(char *text, size_t size, const char *separator, const char *fmt, ...)

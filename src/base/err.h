@@ -91,7 +91,11 @@ enum conv_status conv_err_thread(struct conv_err *err, int errnum);
 enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,
                                enum conv_status status);
 
-// --- lists in texts ------------------------------------------------------------------------------
+// --- texts ---------------------------------------------------------------------------------------
+
+// Bytes of the UTF-8 character (RFC 3629) that a text of `left` bytes, at least 1, begins with; 0
+// if it is none. Of a terminated text `left` may be any number.
+size_t conv_text_utf8(const void *text, size_t left);
 
 // Appends to a text of at most size - 1 bytes; `separator` comes first unless the text is empty.
 void conv_text_add(char *text, size_t size, const char *separator, const char *fmt, ...)

@@ -338,31 +338,13 @@ bool conv_embedded_is_utf16(const uint8_t *data, size_t size, bool little)
     return !high && size % 2 == 0;
 }
 
-// Bytes of the UTF-8 character at `text`; 0 if there is none.
-static size_t character_size(const uint8_t *text, size_t left)
-{
-    size_t size = text[0] < 0x80                       ? 1
-                  : text[0] >= 0xC2 && text[0] < 0xE0  ? 2
-                  : text[0] >= 0xE0 && text[0] < 0xF0  ? 3
-                  : text[0] >= 0xF0 && text[0] <= 0xF4 ? 4
-                                                       : 0;
-    if (size > left)
-        return 0;
-    for (size_t i = 1; i < size; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    // Longer than needed, surrogates, beyond U+10FFFF, U+FFFE and U+FFFF.
-    bool wrong = (text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xED && text[1] >= 0xA0) ||
-                 (text[0] == 0xF0 && text[1] < 0x90) || (text[0] == 0xF4 && text[1] >= 0x90) ||
-                 (text[0] == 0xEF && text[1] == 0xBF && text[2] >= 0xBE);
-    return wrong ? 0 : size;
-}
-
 bool conv_embedded_is_utf8(const uint8_t *data, size_t size)
 {
     for (size_t at = 0; at < size;) {
-        size_t step = character_size(data + at, size - at);
-        if (step == 0)
+        const uint8_t *text = data + at;
+        size_t step = conv_text_utf8(text, size - at);
+        bool is_mark = step == 3 && text[0] == 0xEF && text[1] == 0xBF && text[2] >= 0xBE;
+        if (step == 0 || is_mark) // U+FFFE and U+FFFF are no characters
             return false;
         at += step;
     }

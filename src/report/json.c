@@ -9,27 +9,10 @@
 
 // --- texts ---------------------------------------------------------------------------------------
 
-// Length of the well-formed UTF-8 sequence at s (RFC 3629), 0 if there is none.
-static int utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80)
-        return 1;
-    int length = s[0] >= 0xF0 ? 4 : s[0] >= 0xE0 ? 3 : 2;
-    if (s[0] < 0xC2 || s[0] > 0xF4)
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
-        return 0; // overlong, surrogate, beyond U+10FFFF
-    return length;
-}
-
 // The code of the character at s if it must not reach a terminal: a control character beyond ASCII
 // (C1), the end of a line or paragraph, at which Python's splitlines() cuts JSON Lines, or a mark
 // that reverses the direction of text. Else 0.
-static unsigned hidden_code(const unsigned char *s, int length)
+static unsigned hidden_code(const unsigned char *s, size_t length)
 {
     if (length == 2 && s[0] == 0xC2 && s[1] < 0xA0)
         return s[1];
@@ -53,12 +36,12 @@ static size_t copy_plain(char *dst, const char **text)
     const unsigned char *s = (const unsigned char *)*text;
     if (*s < 0x20 || *s == 0x7F || *s == '"' || *s == '\\' || *s == '<')
         return 0;
-    int length = utf8_length(s);
+    size_t length = conv_text_utf8(s, SIZE_MAX);
     if (hidden_code(s, length))
         return 0;
-    memcpy(dst, *text, (size_t)length);
+    memcpy(dst, *text, length);
     *text += length;
-    return (size_t)length;
+    return length;
 }
 
 // Skips a character that copy_plain refused: ASCII, hidden, or a byte of invalid UTF-8, which
@@ -66,7 +49,7 @@ static size_t copy_plain(char *dst, const char **text)
 static unsigned take_rest(const char **text)
 {
     const unsigned char *s = (const unsigned char *)*text;
-    int length = utf8_length(s);
+    size_t length = conv_text_utf8(s, SIZE_MAX);
     *text += length > 0 ? length : 1;
     return length == 0 ? 0xFFFD : length == 1 ? *s : hidden_code(s, length);
 }
@@ -103,14 +86,14 @@ void conv_text_json(FILE *stream, const char *text)
 void conv_text_terminal(FILE *stream, const char *text)
 {
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        int length = utf8_length(s);
+        size_t length = conv_text_utf8(s, SIZE_MAX);
         if (length == 0 || *s < 0x20 || *s == 0x7F || hidden_code(s, length)) {
             fprintf(stream, "\\x%02x", *s);
             length = 1;
         } else if (*s == '\\') {
             fputs("\\\\", stream);
         } else {
-            fprintf(stream, "%.*s", length, s);
+            fwrite(s, 1, length, stream);
         }
         s += length;
     }

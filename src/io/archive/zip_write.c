@@ -39,19 +39,11 @@ static bool is_long(const struct conv_zip_entry *entry)
 static bool needs_utf8_flag(const char *name, size_t size)
 {
     bool any = false;
-    for (size_t i = 0; i < size;) {
-        unsigned char c = (unsigned char)name[i++];
-        int more = c < 0x80 ? 0 : c < 0xC2 ? -1 : c < 0xE0 ? 1 : c < 0xF0 ? 2 : c < 0xF5 ? 3 : -1;
-        if (more < 0 || (size_t)more > size - i)
+    for (size_t at = 0, step; at < size; at += step) {
+        step = conv_text_utf8(name + at, size - at);
+        if (step == 0)
             return false;
-        any |= more > 0;
-        unsigned char second = more > 0 ? (unsigned char)name[i] : 0;
-        if ((c == 0xE0 && second < 0xA0) || (c == 0xED && second > 0x9F) ||
-            (c == 0xF0 && second < 0x90) || (c == 0xF4 && second > 0x8F))
-            return false; // too long, a surrogate, or above U+10FFFF
-        for (; more > 0; more--)
-            if (((unsigned char)name[i++] & 0xC0) != 0x80)
-                return false;
+        any |= step > 1;
     }
     return any;
 }
@@ -86,73 +78,67 @@ static uint8_t *put_mtime(uint8_t *dst, time_t mtime)
     return put(dst, (uint32_t)(int32_t)mtime, 4);
 }
 
-static uint8_t *put_common(uint8_t *dst, const struct conv_zip_entry *entry, bool zip64)
+// The numbers that do not fit into their fields, and the time. `far`: the offset is one of them.
+static size_t put_extra(uint8_t *extra, const struct conv_zip_entry *entry, bool far)
+{
+    uint8_t *dst = extra;
+    if (is_long(entry) || far) {
+        dst = put(dst, 1, 2);
+        dst = put(dst, (is_long(entry) ? 16 : 0) + (far ? 8 : 0), 2);
+    }
+    if (is_long(entry)) {
+        dst = put(dst, entry->size, 8);
+        dst = put(dst, entry->packed, 8);
+    }
+    if (far)
+        dst = put(dst, entry->offset, 8);
+    return (size_t)(put_mtime(dst, entry->mtime) - extra);
+}
+
+// The fields that the header and the record have in common.
+static uint8_t *put_common(uint8_t *dst, const struct conv_zip_entry *entry, bool zip64,
+                           size_t extra)
 {
     dst = put(dst, version_of(entry, zip64), 2);
     dst = put(dst, needs_utf8_flag(entry->name, entry->name_size) ? UTF8 : 0, 2);
     dst = put(dst, entry->method, 2);
-    return put(dst, dos_time(entry->mtime), 4);
-}
-
-static uint8_t *put_name(uint8_t *dst, const struct conv_zip_entry *entry)
-{
-    memcpy(dst, entry->name, entry->name_size);
-    return dst + entry->name_size;
-}
-
-size_t conv_zip_header(uint8_t *dst, const struct conv_zip_entry *entry)
-{
-    uint8_t extra[64], *e = extra, *start = dst;
-    bool zip64 = is_long(entry);
-    if (zip64) {
-        e = put(e, 1, 2);
-        e = put(e, 16, 2);
-        e = put(e, entry->size, 8);
-        e = put(e, entry->packed, 8);
-    }
-    e = put_mtime(e, entry->mtime);
-    dst = put(dst, 0x04034B50, 4);
-    dst = put_common(dst, entry, zip64);
-    dst = put(dst, entry->crc, 4);
-    dst = put(dst, zip64 ? MOST_32 : entry->packed, 4);
-    dst = put(dst, zip64 ? MOST_32 : entry->size, 4);
-    dst = put(dst, entry->name_size, 2);
-    dst = put(dst, (uint64_t)(e - extra), 2);
-    dst = put_name(dst, entry);
-    memcpy(dst, extra, (size_t)(e - extra));
-    return (size_t)(dst - start) + (size_t)(e - extra);
-}
-
-static size_t put_record(uint8_t *dst, const struct conv_zip_entry *entry)
-{
-    uint8_t extra[64], *e = extra, *start = dst;
-    bool far = entry->offset >= MOST_32, zip64 = is_long(entry) || far;
-    if (zip64) { // only those fields that do not fit below
-        e = put(e, 1, 2);
-        e = put(e, (is_long(entry) ? 16 : 0) + (far ? 8 : 0), 2);
-        if (is_long(entry)) {
-            e = put(e, entry->size, 8);
-            e = put(e, entry->packed, 8);
-        }
-        if (far)
-            e = put(e, entry->offset, 8);
-    }
-    e = put_mtime(e, entry->mtime);
-    bool is_folder = entry->name[entry->name_size - 1] == '/';
-    dst = put(dst, 0x02014B50, 4);
-    dst = put(dst, MADE_BY_UNIX | 45, 2);
-    dst = put_common(dst, entry, zip64);
+    dst = put(dst, dos_time(entry->mtime), 4);
     dst = put(dst, entry->crc, 4);
     dst = put(dst, is_long(entry) ? MOST_32 : entry->packed, 4);
     dst = put(dst, is_long(entry) ? MOST_32 : entry->size, 4);
     dst = put(dst, entry->name_size, 2);
-    dst = put(dst, (uint64_t)(e - extra), 2);
+    return put(dst, extra, 2);
+}
+
+static uint8_t *put_bytes(uint8_t *dst, const void *data, size_t size)
+{
+    memcpy(dst, data, size);
+    return dst + size;
+}
+
+size_t conv_zip_header(uint8_t *dst, const struct conv_zip_entry *entry)
+{
+    uint8_t extra[64], *start = dst;
+    size_t extra_size = put_extra(extra, entry, false);
+    dst = put(dst, 0x04034B50, 4);
+    dst = put_common(dst, entry, is_long(entry), extra_size);
+    dst = put_bytes(dst, entry->name, entry->name_size);
+    return (size_t)(put_bytes(dst, extra, extra_size) - start);
+}
+
+static size_t put_record(uint8_t *dst, const struct conv_zip_entry *entry)
+{
+    bool far = entry->offset >= MOST_32, is_folder = entry->name[entry->name_size - 1] == '/';
+    uint8_t extra[64], *start = dst;
+    size_t extra_size = put_extra(extra, entry, far);
+    dst = put(dst, 0x02014B50, 4);
+    dst = put(dst, MADE_BY_UNIX | 45, 2);
+    dst = put_common(dst, entry, is_long(entry) || far, extra_size);
     dst = put(dst, 0, 6); // comment, disk, internal attributes
     dst = put(dst, (uint64_t)entry->mode << 16 | (is_folder ? 0x10 : 0), 4);
     dst = put(dst, at_most(entry->offset, MOST_32), 4);
-    dst = put_name(dst, entry);
-    memcpy(dst, extra, (size_t)(e - extra));
-    return (size_t)(dst - start) + (size_t)(e - extra);
+    dst = put_bytes(dst, entry->name, entry->name_size);
+    return (size_t)(put_bytes(dst, extra, extra_size) - start);
 }
 
 static enum conv_status flush(struct conv_zip_directory *directory, struct conv_err *err)
@@ -273,34 +259,19 @@ static enum conv_status write_bytes(struct writer *writer, const void *data, siz
 
 // --- members -------------------------------------------------------------------------------------
 
-static enum conv_status type_of(const struct conv_archive_member *member, unsigned *type,
-                                struct conv_err *err)
-{
-    switch (member->kind) {
-    case CONV_ARCHIVE_FILE:
-        *type = S_IFREG;
-        return CONV_OK;
-    case CONV_ARCHIVE_FOLDER:
-        *type = S_IFDIR;
-        return CONV_OK;
-    case CONV_ARCHIVE_SYMLINK:
-        *type = S_IFLNK;
-        return CONV_OK;
-    case CONV_ARCHIVE_HARDLINK:
-    case CONV_ARCHIVE_DEVICE:
-        break;
-    }
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a zip file cannot hold %s",
-                        member->kind == CONV_ARCHIVE_DEVICE ? "a device" : "a hard link");
-}
+// Of the mode; 0: a zip file has none of that kind.
+static const unsigned types[] = {
+    [CONV_ARCHIVE_FILE] = S_IFREG,    [CONV_ARCHIVE_FOLDER] = S_IFDIR,
+    [CONV_ARCHIVE_SYMLINK] = S_IFLNK, [CONV_ARCHIVE_HARDLINK] = 0,
+    [CONV_ARCHIVE_DEVICE] = 0,
+};
 
 enum conv_status conv_zip_check(const struct conv_archive_member *member, struct conv_err *err)
 {
-    unsigned type;
     size_t length = strlen(member->name);
-    enum conv_status status = type_of(member, &type, err);
-    if (status)
-        return status;
+    if (!types[member->kind])
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a zip file cannot hold %s",
+                            member->kind == CONV_ARCHIVE_DEVICE ? "a device" : "a hard link");
     if (length == 0)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a member of a zip file needs a name");
     if (length + (member->kind == CONV_ARCHIVE_FOLDER) > CONV_ZIP_NAME_MOST)
@@ -314,28 +285,20 @@ static enum conv_status begin_entry(struct writer *writer, const struct conv_arc
     struct conv_zip_entry *entry = &writer->entry;
     bool is_folder = member->kind == CONV_ARCHIVE_FOLDER;
     size_t length = strlen(member->name);
-    unsigned type = 0;
     enum conv_status status = conv_zip_check(member, err);
     if (status)
         return status;
-    (void)type_of(member, &type, err);
     memcpy(writer->name, member->name, length);
     if (is_folder && writer->name[length - 1] != '/')
         writer->name[length++] = '/';
     *entry = (struct conv_zip_entry){
         .name = writer->name,
         .name_size = length,
-        .mode = type | (member->mode & 07777),
+        .mode = types[member->kind] | (member->mode & 07777),
         .mtime = member->mtime.tv_sec,
         .offset = writer->at,
     };
     return CONV_OK;
-}
-
-static enum conv_status write_header(struct writer *writer, struct conv_err *err)
-{
-    uint8_t header[CONV_ZIP_HEADER_MOST];
-    return write_bytes(writer, header, conv_zip_header(header, &writer->entry), err);
 }
 
 // --- contents ------------------------------------------------------------------------------------
@@ -374,6 +337,7 @@ static enum conv_status append(struct conv_archive_writer *base,
     struct writer *writer = (struct writer *)base;
     struct conv_zip_entry *entry = &writer->entry;
     struct conv_encoded target = {0}; // of a symbolic link
+    uint8_t header[CONV_ZIP_HEADER_MOST];
     enum conv_status status = begin_entry(writer, member, err);
     if (status)
         return status;
@@ -392,7 +356,7 @@ static enum conv_status append(struct conv_archive_writer *base,
     entry->method = deflated ? CONV_ZIP_DEFLATED : CONV_ZIP_STORED;
     if (!deflated)
         entry->packed = entry->size;
-    status = write_header(writer, err);
+    status = write_bytes(writer, header, conv_zip_header(header, entry), err);
     if (!status && deflated)
         status = write_bytes(writer, writer->packed, (size_t)entry->packed, err);
     for (int i = 0; i < CONV_ENCODED_PARTS && !status && !deflated; i++)
