@@ -100,7 +100,7 @@ UNIT_TEST(test_abandon_removes_temporaries)
     folder_write("half", "");
     folder_write("whole", "");
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("")});
-    struct conv_file_temporary *temporary = &((struct conv_file_sink *)sink)->temporaries[1];
+    struct conv_temporary *temporary = &((struct conv_file_sink *)sink)->temporaries[1];
     temporary->folder = open(folder_path(""), O_PATH | O_DIRECTORY);
     strcpy(temporary->name, "half");
     atomic_store(&temporary->exists, true);

@@ -320,35 +320,20 @@ enum conv_status conv_archive_output_write(struct conv_archive_output *output, c
 enum conv_status conv_archive_output_write_at(struct conv_archive_output *output, uint64_t offset,
                                               struct iovec *parts, int count, struct conv_err *err)
 {
-    while (count > 0) {
-        if (parts->iov_len == 0) {
-            parts++;
-            count--;
-            continue;
-        }
+    ssize_t written = 0;
+    while (conv_temporary_skip(&parts, &count, (size_t)written)) {
         size_t most;
-        ssize_t written =
+        written =
             (ssize_t)write_window(&output->windows, offset, parts->iov_base, parts->iov_len, &most);
         if (written == 0 && most < parts->iov_len) // the rest may go to a window
             written = pwrite(output->file.fd, parts->iov_base, most, (off_t)offset);
         else if (written == 0)
             written =
                 pwritev(output->file.fd, parts, output->windows.fd < 0 ? count : 1, (off_t)offset);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
+        if (written < 0 && errno != EINTR)
             return conv_err_errno(err, errno, "cannot write %s", output->file.path);
+        written = written < 0 ? 0 : written;
         offset += (uint64_t)written;
-        for (size_t left = (size_t)written; left > 0;) {
-            size_t step = left < parts->iov_len ? left : parts->iov_len;
-            parts->iov_base = (uint8_t *)parts->iov_base + step;
-            parts->iov_len -= step;
-            left -= step;
-            if (parts->iov_len == 0 && left > 0) {
-                parts++;
-                count--;
-            }
-        }
     }
     return CONV_OK;
 }

@@ -401,7 +401,7 @@ static void remove_temporaries(struct conv_sink *base)
 {
     struct conv_archive_order *order = order_of(base);
     for (int i = 0; i < CONV_ARCHIVE_MOST_OPEN; i++)
-        conv_temporary_remove(&order->open[i].output.file);
+        conv_temporary_remove(&order->open[i].output.file.temporary);
 }
 
 static enum conv_status open_archives(struct conv_sink **out, const struct conv_sink_config *config,

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/digest.h"
 #include "io/files/journal.h"
-#include "io/files/temporary.h"
 
 static const struct conv_file_sink *file_sink(const struct conv_sink *sink)
 {
@@ -162,17 +162,12 @@ static bool is_noted(const struct conv_sink *sink, const struct conv_item *item,
 static void sweep_folder(struct conv_file_sink *sink, const char *path)
 {
     char folder[PATH_MAX];
-    size_t length = (size_t)(conv_paths_base(path) - path);
-    uint32_t hash = 0x811C9DC5; // FNV-1a
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)path[i]) * 0x01000193;
+    struct conv_digest digest = {0};
+    conv_hash_add(&digest, path, (size_t)(conv_paths_base(path) - path));
+    uint64_t hash = digest.word[0];
     unsigned char bit = (unsigned char)(1 << hash % 8);
-    if (length >= sizeof folder ||
-        (atomic_fetch_or(&sink->swept[hash / 8 % sizeof sink->swept], bit) & bit) != 0)
-        return;
-    memcpy(folder, path, length);
-    folder[length] = '\0';
-    conv_temporary_sweep(folder);
+    if ((atomic_fetch_or(&sink->swept[hash / 8 % sizeof sink->swept], bit) & bit) == 0)
+        conv_temporary_sweep(conv_paths_folder(folder, path));
 }
 
 // `looked`: *existing describes what has the output's name; otherwise the name is expected to be
@@ -288,8 +283,7 @@ static void remove_temporaries(struct conv_sink *base)
     // second pass.
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < sink->config.workers; i++)
-            if (atomic_load(&sink->temporaries[i].exists))
-                unlinkat(sink->temporaries[i].folder, sink->temporaries[i].name, 0);
+            conv_temporary_remove(&sink->temporaries[i]);
         if (pass == 0)
             poll(NULL, 0, 2);
     }
@@ -317,7 +311,7 @@ enum conv_status conv_file_sink_open(struct conv_sink **out, const struct conv_s
         .finish = finish,
     };
     struct conv_file_sink *sink = calloc(1, sizeof *sink);
-    struct conv_file_temporary *temporaries =
+    struct conv_temporary *temporaries =
         sink ? calloc((size_t)config->workers, sizeof *temporaries) : NULL;
     if (!temporaries) {
         free(sink);

@@ -14,6 +14,7 @@
 
 #include "io/files/access.h"
 #include "io/files/output_names.h"
+#include "io/files/temporary.h"
 #include "io/sink.h"
 
 // --- the disk's queue ----------------------------------------------------------------------------
@@ -35,20 +36,11 @@ void conv_write_behind_add(struct conv_write_behind *behind, int fd, size_t size
 
 // --- the sink ------------------------------------------------------------------------------------
 
-// The temporary file that a worker is writing. It is named relative to its folder's descriptor,
-// since the folder may be moved; by its path, with AT_FDCWD, only if descriptors are few.
-struct conv_file_temporary {
-    atomic_bool exists;
-    int folder;
-    char name[PATH_MAX];
-};
-
 struct conv_file_sink {
     struct conv_sink sink;
     struct conv_sink_config config;
     struct conv_output_names names;
-    struct conv_file_temporary *temporaries; // one per worker; a signal handler reads them
-    atomic_uint next_number;                 // of a temporary file
+    struct conv_temporary *temporaries; // one per worker; a signal handler reads them
     atomic_bool is_abandoned;
     // The file system or the kernel has no files without a name, or there is no /proc to name them
     // by.
@@ -68,7 +60,7 @@ struct conv_file_sink {
 // One output on its way to the disk.
 struct conv_file_write {
     struct conv_file_sink *sink;
-    struct conv_file_temporary *temporary;
+    struct conv_temporary *temporary;
     const struct conv_item *item;
     const struct stat *input;
     const char *path;

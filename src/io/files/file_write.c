@@ -12,9 +12,6 @@
 #include "io/files/access.h"
 #include "io/files/file_sink.h"
 #include "io/files/journal.h"
-#include "io/files/temporary.h"
-
-#define MOST_ATTEMPTS 100 // at an unused temporary name
 
 // EINTR from close() is not a write error: Linux closes the descriptor anyway.
 static int close_written(int fd)
@@ -24,31 +21,16 @@ static int close_written(int fd)
 
 static int write_parts(int fd, const struct conv_encoded *encoded)
 {
-    struct iovec parts[CONV_ENCODED_PARTS];
-    for (int i = 0; i < CONV_ENCODED_PARTS; i++) {
+    struct iovec parts[CONV_ENCODED_PARTS], *next = parts;
+    int count = CONV_ENCODED_PARTS;
+    for (int i = 0; i < count; i++) {
         parts[i].iov_base = (void *)(uintptr_t)encoded->part[i].data; // writev only reads
         parts[i].iov_len = encoded->part[i].size;
     }
-    int first = 0;
-    while (first < CONV_ENCODED_PARTS) {
-        if (parts[first].iov_len == 0) {
-            first++;
-            continue;
-        }
-        ssize_t written = TEMP_FAILURE_RETRY(writev(fd, parts + first, CONV_ENCODED_PARTS - first));
-        if (written < 0)
-            return -1;
-        for (size_t left = (size_t)written; left > 0 && first < CONV_ENCODED_PARTS;) {
-            size_t step = left < parts[first].iov_len ? left : parts[first].iov_len;
-            if (step > 0) // an empty part may have no address
-                parts[first].iov_base = (uint8_t *)parts[first].iov_base + step;
-            parts[first].iov_len -= step;
-            left -= step;
-            if (parts[first].iov_len == 0)
-                first++;
-        }
-    }
-    return 0;
+    ssize_t written = 0;
+    while (written >= 0 && conv_temporary_skip(&next, &count, (size_t)written))
+        written = TEMP_FAILURE_RETRY(writev(fd, next, count));
+    return written < 0 ? -1 : 0;
 }
 
 static bool write_head(int fd, const struct conv_encoded *file)
@@ -74,13 +56,6 @@ static enum conv_status write_content(const struct conv_file_write *write, int f
 
 // --- folders -------------------------------------------------------------------------------------
 
-// The folder of `path`, "." if it has none.
-static const char *name_folder(char folder[PATH_MAX], const char *path)
-{
-    snprintf(folder, PATH_MAX, "%.*s", (int)(conv_paths_base(path) - path), path);
-    return folder[0] ? folder : ".";
-}
-
 // The name of `path` in its folder.
 static const char *name_in(int folder, const char *path)
 {
@@ -90,7 +65,7 @@ static const char *name_in(int folder, const char *path)
 int conv_file_open_folder(const struct conv_file_sink *sink, const char *path, struct conv_err *err)
 {
     char folder[PATH_MAX];
-    const char *name = name_folder(folder, path);
+    const char *name = conv_paths_folder(folder, path);
     // Only a folder that is to be flushed has to be readable.
     int flags = O_DIRECTORY | (sink->config.fsync ? O_RDONLY : O_PATH);
     int fd = conv_paths_open(name, flags);
@@ -199,7 +174,7 @@ static bool is_folder_lost(const struct conv_file_write *write)
 {
     char folder[PATH_MAX];
     return errno == ENOENT && write->folder == AT_FDCWD &&
-           access(name_folder(folder, write->path), F_OK) != 0;
+           access(conv_paths_folder(folder, write->path), F_OK) != 0;
 }
 
 // Gives the file, which has no name yet, its name. False if that fails.
@@ -233,7 +208,7 @@ enum conv_status conv_file_write_new(struct conv_file_write *write, bool *linked
     char name[PATH_MAX];
     struct conv_access access;
     mode_t mode = plan_access(write, false, &access);
-    const char *folder = write->folder == AT_FDCWD ? name_folder(name, write->path) : ".";
+    const char *folder = write->folder == AT_FDCWD ? conv_paths_folder(name, write->path) : ".";
     int fd = conv_paths_open_at(write->folder, folder, O_TMPFILE | O_WRONLY, mode, NULL);
     *linked = false;
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
@@ -253,32 +228,6 @@ enum conv_status conv_file_write_new(struct conv_file_write *write, bool *linked
 }
 
 // --- a replacement -------------------------------------------------------------------------------
-
-// -1 with errno.
-static int open_temporary(const struct conv_file_write *write, mode_t mode)
-{
-    struct conv_file_sink *sink = write->sink;
-    struct conv_file_temporary *temporary = write->temporary;
-    bool by_path = write->folder == AT_FDCWD;
-    size_t length = by_path ? (size_t)(conv_paths_base(write->path) - write->path) : 0;
-    if (length + CONV_TEMPORARY_NAME_SIZE > sizeof temporary->name) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    memcpy(temporary->name, write->path, length);
-    temporary->folder = write->folder;
-    for (int attempt = 1;; attempt++) {
-        conv_temporary_name(temporary->name + length, atomic_fetch_add(&sink->next_number, 1));
-        atomic_store(&temporary->exists, true);
-        int fd = conv_paths_open_at(write->folder, temporary->name, O_WRONLY | O_CREAT | O_EXCL,
-                                    mode, &sink->is_abandoned);
-        if (fd >= 0)
-            return fd;
-        atomic_store(&temporary->exists, false);
-        if (errno != EEXIST || attempt == MOST_ATTEMPTS)
-            return -1;
-    }
-}
 
 // Gives the file that is about to be replaced a second name, which keeps it, unless an earlier
 // backup has that name. The file systems without hard links take its first name away.
@@ -381,7 +330,9 @@ static enum conv_status replace_input(struct conv_file_write *write, struct conv
 enum conv_status conv_file_write_renamed(struct conv_file_write *write, struct conv_err *err)
 {
     struct conv_access access;
-    int fd = open_temporary(write, plan_access(write, true, &access));
+    mode_t mode = plan_access(write, true, &access);
+    int fd = conv_temporary_create(write->temporary, write->folder, write->path, O_WRONLY, mode,
+                                   &write->sink->is_abandoned);
     if (fd < 0)
         return conv_err_errno(err, errno, "cannot create %s", write->path);
     enum conv_status status = fill_file(write, fd, err);
@@ -391,7 +342,7 @@ enum conv_status conv_file_write_renamed(struct conv_file_write *write, struct c
         status = write->sink->config.kind == CONV_SINK_IN_PLACE ? replace_input(write, err)
                                                                 : rename_file(write, err);
     if (status || write->result != CONV_SINK_WRITTEN)
-        unlinkat(write->folder, write->temporary->name, 0);
+        conv_temporary_remove(write->temporary);
     atomic_store(&write->temporary->exists, false);
     return status;
 }

@@ -35,6 +35,13 @@ const char *conv_paths_base(const char *path)
     return base;
 }
 
+const char *conv_paths_folder(char *folder, const char *path)
+{
+    int length = (int)(conv_paths_base(path) - path);
+    snprintf(folder, PATH_MAX, "%.*s", length ? length : 1, length ? path : ".");
+    return folder;
+}
+
 bool conv_paths_is_standard(const char *path)
 {
     return strcmp(path, "-") == 0;
@@ -226,12 +233,9 @@ enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err)
 
 enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err)
 {
-    char copy[PATH_MAX];
-    const char *base = conv_paths_base(path);
-    if (base == path || !conv_paths_join(copy, "", path))
-        return CONV_OK;
-    copy[base - path] = '\0';
-    return conv_paths_make_folder(copy, err);
+    char folder[PATH_MAX];
+    bool has_folder = conv_paths_base(path) != path && strlen(path) < sizeof folder;
+    return has_folder ? conv_paths_make_folder(conv_paths_folder(folder, path), err) : CONV_OK;
 }
 
 int conv_paths_open(const char *path, int flags)
@@ -263,8 +267,7 @@ int conv_paths_sync_folder(int fd)
 enum conv_status conv_paths_sync_parent(const char *path, struct conv_err *err)
 {
     char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%.*s", (int)(conv_paths_base(path) - path), path);
-    int fd = conv_paths_open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY);
+    int fd = conv_paths_open(conv_paths_folder(folder, path), O_RDONLY | O_DIRECTORY);
     enum conv_status status = CONV_OK;
     if (fd < 0 || conv_paths_sync_folder(fd) != 0)
         status = conv_err_errno(err, errno, "cannot flush the folder of %s", path);
@@ -288,8 +291,7 @@ int conv_paths_descriptor(const char *path)
         return -1;
     for (int links = 0; links < MOST_LINKS; links++) {
         const char *base = conv_paths_base(here);
-        snprintf(folder, sizeof folder, "%.*s", base == here ? 1 : (int)(base - here),
-                 base == here ? "." : here);
+        conv_paths_folder(folder, here);
         char *end;
         long number = strtol(base, &end, 10);
         if (base[0] >= '0' && base[0] <= '9' && *end == '\0' && number <= INT_MAX &&

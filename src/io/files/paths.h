@@ -30,6 +30,10 @@ bool conv_paths_join(char *dst, const char *folder, const char *name);
 // The part after the last slash; trailing slashes belong to the name before them.
 const char *conv_paths_base(const char *path);
 
+// folder (PATH_MAX bytes) = the path of the folder that `path` is in, with its last slash; "." if
+// it has none. Returns `folder`.
+const char *conv_paths_folder(char *folder, const char *path);
+
 // True for the name that stands for standard input or output.
 bool conv_paths_is_standard(const char *path);
 

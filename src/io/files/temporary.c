@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/standard.h"
 #include "io/files/paths.h"
 
@@ -61,25 +62,17 @@ static uint64_t process_start(long pid, bool *dead)
     return field && sscanf(field, " %" SCNu64, &start) == 1 ? start : 0;
 }
 
-// FNV-1a.
-static uint64_t mix(uint64_t hash, const void *data, size_t size)
-{
-    for (const unsigned char *s = data, *end = s + size; s < end; s++)
-        hash = (hash ^ *s) * 0x100000001B3;
-    return hash;
-}
-
 static void find_self(void)
 {
-    uint64_t hash = 0xCBF29CE484222325;
+    struct conv_digest digest = {0};
     char text[256];
     if (read_text(text, sizeof text, "/proc/sys/kernel/random/boot_id") ||
         gethostname(text, sizeof text - 1) == 0)
-        hash = mix(hash, text, strnlen(text, sizeof text));
+        conv_hash_add(&digest, text, strnlen(text, sizeof text));
     struct stat names;
     if (stat("/proc/self/ns/pid", &names) == 0)
-        hash = mix(hash, &names.st_ino, sizeof names.st_ino);
-    self.where = hash >> 32 ^ (hash & UINT32_MAX);
+        conv_hash_add(&digest, &names.st_ino, sizeof names.st_ino);
+    self.where = digest.word[0] & UINT32_MAX;
     self.pid = (long)getpid();
     bool dead;
     self.start = process_start(self.pid, &dead);
@@ -90,6 +83,37 @@ void conv_temporary_name(char name[CONV_TEMPORARY_NAME_SIZE], unsigned number)
     pthread_once(&self_once, find_self);
     snprintf(name, CONV_TEMPORARY_NAME_SIZE, ".conv-%08" PRIx64 "-%ld-%" PRIx64 "-%u.tmp",
              self.where, self.pid, self.start, number);
+}
+
+#define MOST_ATTEMPTS 100 // at a name that is not in use
+
+int conv_temporary_create(struct conv_temporary *temporary, int folder, const char *path, int flags,
+                          mode_t mode, const atomic_bool *ends)
+{
+    static atomic_uint next_number;
+    size_t length = folder == AT_FDCWD ? (size_t)(conv_paths_base(path) - path) : 0;
+    if (length + CONV_TEMPORARY_NAME_SIZE > sizeof temporary->name) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(temporary->name, path, length);
+    temporary->folder = folder;
+    for (int attempt = 1;; attempt++) {
+        conv_temporary_name(temporary->name + length, atomic_fetch_add(&next_number, 1));
+        atomic_store(&temporary->exists, true);
+        int fd = conv_paths_open_at(folder, temporary->name, flags | O_CREAT | O_EXCL, mode, ends);
+        if (fd >= 0)
+            return fd;
+        atomic_store(&temporary->exists, false);
+        if (errno != EEXIST || attempt == MOST_ATTEMPTS)
+            return -1;
+    }
+}
+
+void conv_temporary_remove(const struct conv_temporary *temporary)
+{
+    if (atomic_load(&temporary->exists))
+        unlinkat(temporary->folder, temporary->name, 0);
 }
 
 static bool parse_name(const char *name, struct owner *owner)
@@ -274,7 +298,16 @@ enum conv_status conv_special_write(const char *path, const struct conv_encoded 
 
 // --- files that appear whole ---------------------------------------------------------------------
 
-#define MOST_ATTEMPTS 100 // at an unused temporary name
+bool conv_temporary_skip(struct iovec **parts, int *count, size_t bytes)
+{
+    for (; *count > 0 && bytes >= (*parts)->iov_len; ++*parts, --*count)
+        bytes -= (*parts)->iov_len;
+    if (*count == 0)
+        return false;
+    (*parts)->iov_base = (uint8_t *)(*parts)->iov_base + bytes;
+    (*parts)->iov_len -= bytes;
+    return true;
+}
 
 // The access of the file that it will replace, if there is one; st_mode is 0 otherwise.
 static enum conv_status plan_access(struct conv_access *access, const char *path, bool forced,
@@ -300,30 +333,19 @@ static enum conv_status give_access(int fd, const struct conv_access *access, co
 static enum conv_status open_unnamed(struct conv_temporary_file *file, bool force,
                                      struct conv_err *err)
 {
-    size_t folder = (size_t)(conv_paths_base(file->path) - file->path);
-    if (folder + CONV_TEMPORARY_NAME_SIZE > sizeof file->temporary)
+    char folder[PATH_MAX];
+    if (strlen(file->path) + CONV_TEMPORARY_NAME_SIZE > sizeof folder)
         return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", file->path);
     enum conv_status status = conv_paths_make_parent(file->path, err);
     if (!status)
         status = plan_access(&file->access, file->path, force, err);
     if (status)
         return status;
-    memcpy(file->temporary, file->path, folder);
-    file->temporary[folder] = '\0';
-    conv_temporary_sweep(file->temporary);
-    for (unsigned attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-        conv_temporary_name(file->temporary + folder, attempt);
-        atomic_store(&file->has_temporary, true);
-        file->fd = conv_paths_open_at(AT_FDCWD, file->temporary, O_RDWR | O_CREAT | O_EXCL,
-                                      conv_access_first(&file->access), NULL);
-        file->owns_fd = file->fd >= 0;
-        if (file->fd >= 0)
-            return CONV_OK;
-        atomic_store(&file->has_temporary, false);
-        if (errno != EEXIST)
-            break;
-    }
-    return conv_err_errno(err, errno, "cannot create %s", file->path);
+    conv_temporary_sweep(conv_paths_folder(folder, file->path));
+    file->fd = conv_temporary_create(&file->temporary, AT_FDCWD, file->path, O_RDWR,
+                                     conv_access_first(&file->access), NULL);
+    file->owns_fd = file->fd >= 0;
+    return file->owns_fd ? CONV_OK : conv_err_errno(err, errno, "cannot create %s", file->path);
 }
 
 // It is written to, not replaced.
@@ -353,7 +375,7 @@ enum conv_status conv_temporary_open(struct conv_temporary_file *file, const cha
     file->owns_fd = false;
     file->stop = stop;
     file->is_stream = conv_temporary_is_stream(path);
-    atomic_store(&file->has_temporary, false);
+    atomic_store(&file->temporary.exists, false);
     if (!file->is_stream && conv_paths_is_folder(path))
         return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", path);
     return file->is_stream ? open_stream(file, err) : open_unnamed(file, force, err);
@@ -370,26 +392,20 @@ enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool kee
                                       struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    bool has_temporary = atomic_load(&file->has_temporary),
-         syncs = keep && fsync && !file->is_stream;
-    if (has_temporary && keep)
+    bool is_new = atomic_load(&file->temporary.exists);
+    bool syncs = keep && fsync && !file->is_stream;
+    if (is_new && keep)
         status = give_access(file->fd, &file->access, file->path, err);
     if (!status && syncs && conv_paths_sync(file->fd) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", file->path);
     if (file->owns_fd && close(file->fd) != 0 && errno != EINTR && keep && !status)
         status = conv_err_errno(err, errno, "cannot write %s", file->path);
-    if (has_temporary && keep && !status && rename(file->temporary, file->path) != 0)
+    if (is_new && keep && !status && rename(file->temporary.name, file->path) != 0)
         status = conv_err_errno(err, errno, "cannot write %s", file->path);
-    if (has_temporary && (!keep || status))
-        unlink(file->temporary);
-    atomic_store(&file->has_temporary, false);
+    if (!keep || status)
+        conv_temporary_remove(&file->temporary);
+    atomic_store(&file->temporary.exists, false);
     file->fd = -1;
     file->owns_fd = false;
     return !status && syncs ? conv_paths_sync_parent(file->path, err) : status;
-}
-
-void conv_temporary_remove(struct conv_temporary_file *file)
-{
-    if (atomic_load(&file->has_temporary))
-        unlink(file->temporary);
 }

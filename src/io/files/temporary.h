@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 #include "base/err.h"
 #include "image/format.h"
@@ -22,6 +24,23 @@
 
 // The name of temporary file `number` of this process.
 void conv_temporary_name(char name[CONV_TEMPORARY_NAME_SIZE], unsigned number);
+
+// A file while it has its temporary name: relative to the descriptor of its folder, since the
+// folder may be moved; with AT_FDCWD a path.
+struct conv_temporary { // {0} is none
+    atomic_bool exists;
+    int folder;
+    char name[PATH_MAX];
+};
+
+// Creates the temporary file for `path`, in the descriptor's folder or, with AT_FDCWD, in that of
+// the path. `flags` as of open(); not created once *ends, which may be NULL, is true. -1 with
+// errno.
+int conv_temporary_create(struct conv_temporary *temporary, int folder, const char *path, int flags,
+                          mode_t mode, const atomic_bool *ends);
+
+// Removes the file if it exists. Async-signal-safe, for the end of the program.
+void conv_temporary_remove(const struct conv_temporary *temporary);
 
 // True for the name of a temporary file of any process: such a file is never an input.
 bool conv_temporary_is(const char *name);
@@ -54,10 +73,13 @@ struct conv_temporary_file {
     bool owns_fd;
     bool is_stream; // bytes come in order; else they can be written at any offset
     const atomic_int *stop;
-    atomic_bool has_temporary;
-    char temporary[PATH_MAX];
+    struct conv_temporary temporary;
     struct conv_access access; // of the file that is replaced
 };
+
+// Takes `bytes` that were written off the beginning of the parts, and parts that are empty then.
+// False if there are no more.
+bool conv_temporary_skip(struct iovec **parts, int *count, size_t bytes);
 
 // True if the path stands for a stream.
 bool conv_temporary_is_stream(const char *path);
@@ -78,8 +100,5 @@ enum conv_status conv_temporary_write(const struct conv_temporary_file *file, co
 // on the disk on return. CONV_ERR_IO; nothing is left of it then.
 enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool keep, bool fsync,
                                       struct conv_err *err);
-
-// Removes the file that has no name yet. Async-signal-safe, for the end of the program.
-void conv_temporary_remove(struct conv_temporary_file *file);
 
 #endif

@@ -270,26 +270,21 @@ enum conv_status conv_tensor_load(struct conv_tensor *tensor, const char *name, 
 {
     char path[PATH_MAX];
     *tensor = (struct conv_tensor){0};
-    const char *suffix = strstr(name, SUFFIX);
-    const char *next = suffix;
-    while (next) { // the last one
-        suffix = next;
-        next = strstr(next + 1, SUFFIX);
-    }
-    const char *end = suffix ? suffix + strlen(SUFFIX) : NULL;
+    const char *end = NULL; // of the last suffix
+    for (const char *at = name; (at = strstr(at, SUFFIX)); end = at)
+        at += strlen(SUFFIX);
+    bool has_name = end && *end == ':' && (size_t)(end - name) < sizeof path;
+    snprintf(path, sizeof path, "%.*s", has_name ? (int)(end - name) : (int)sizeof path - 1, name);
     enum conv_status status;
-    if (end && *end == ':' && (size_t)(end - name) < sizeof path) {
-        snprintf(path, sizeof path, "%.*s", (int)(end - name), name);
+    if (has_name) {
         status = load_safetensors(tensor, path, end + 1, most_bytes, err);
     } else if (end && !*end) {
-        snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, name);
         // The message lists the tensors in the file.
         status = load_safetensors(tensor, path, "", most_bytes, err);
         if (status == CONV_ERR_USAGE)
             status = conv_err_set(err, CONV_ERR_USAGE, "which tensor? FILE" SUFFIX ":NAME; %s",
                                   strstr(err->text, "there ") ? strstr(err->text, "there ") : "");
     } else {
-        snprintf(path, sizeof path, "%.*s", (int)sizeof path - 1, name);
         status = load_npy(tensor, path, most_bytes, err);
     }
     if (status) {
@@ -309,7 +304,7 @@ enum conv_status conv_tensor_load(struct conv_tensor *tensor, const char *name, 
 static void remove_temporaries(struct conv_sink *sink)
 {
     struct conv_tensor_writer *writer = (struct conv_tensor_writer *)sink;
-    conv_temporary_remove(&writer->file);
+    conv_temporary_remove(&writer->file.temporary);
 }
 
 static const struct conv_sink_ops sink_ops = {.remove_temporaries = remove_temporaries};
