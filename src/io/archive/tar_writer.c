@@ -155,11 +155,11 @@ struct writer {
     struct conv_archive_writer base;
     struct conv_archive_output *output;
     const struct conv_pack_method *method;
-    void *state;
     uint64_t at;                     // bytes of the tar
     struct conv_archive_frame frame; // of the member that is being written
     size_t used;                     // of `packed`
     uint8_t packed[OUT_BYTES];
+    max_align_t state[]; // the method's
 };
 
 static const uint8_t zeros[CONV_ARCHIVE_AFTER_MOST];
@@ -227,16 +227,16 @@ static enum conv_status open_writer(struct conv_archive_writer **out,
     if (!method)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
                             "this conv was built without the library that compresses it");
-    struct writer *writer = calloc(1, sizeof *writer);
-    void *state = writer ? method->open() : NULL;
-    if (!state) {
+    struct writer *writer = calloc(1, sizeof *writer + method->state_bytes);
+    if (!writer || !method->begin(writer->state)) {
+        if (writer)
+            method->close(writer->state);
         free(writer);
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory to write an archive");
     }
     writer->base.ops = &ops;
     writer->output = output;
     writer->method = method;
-    writer->state = state;
     *out = &writer->base;
     return CONV_OK;
 }

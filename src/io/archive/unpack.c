@@ -26,11 +26,13 @@ struct method {
     const char *firsts;      // bytes that a further stream may begin with
     bool may_follow_padding; // a further stream may come after zeros
 
-    void *(*open)(void);          // NULL without memory
-    bool (*restart)(void *state); // before another stream; false without memory
+    size_t state_bytes;
+    // Before a stream, `again`: not the first one; before the first one the state is zeros. False
+    // without memory.
+    bool (*begin)(void *state, bool again);
     // Everything before damage comes out before CONV_UNPACK_DAMAGED, or with it.
     enum conv_unpack_result (*run)(void *state, struct conv_unpack_bytes *bytes);
-    void (*close)(void *state);
+    void (*close)(void *state); // also after `begin` has failed
 };
 
 // Libraries count in ints.
@@ -51,19 +53,11 @@ static void advance(struct conv_unpack_bytes *bytes, size_t in_left, size_t out_
 
 // --- gzip ----------------------------------------------------------------------------------------
 
-static void *open_gzip(void)
-{
-    z_stream *stream = calloc(1, sizeof *stream);
-    if (stream && inflateInit2(stream, 15 + 16) != Z_OK) { // 16: gzip
-        free(stream);
-        return NULL;
-    }
-    return stream;
-}
+#define GZIP (15 + 16) // largest window, and the header of gzip
 
-static bool restart_gzip(void *state)
+static bool begin_gzip(void *state, bool again)
 {
-    return inflateReset(state) == Z_OK;
+    return (again ? inflateReset(state) : inflateInit2(state, GZIP)) == Z_OK;
 }
 
 static enum conv_unpack_result run_zlib(z_stream *stream, struct conv_unpack_bytes *bytes,
@@ -91,17 +85,11 @@ static enum conv_unpack_result run_gzip(void *state, struct conv_unpack_bytes *b
 static void close_gzip(void *state)
 {
     (void)inflateEnd(state);
-    free(state);
 }
 
-static void *open_deflate(void)
+static bool begin_deflate(void *state)
 {
-    z_stream *stream = calloc(1, sizeof *stream);
-    if (stream && deflateInit2(stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-        free(stream);
-        return NULL;
-    }
-    return stream;
+    return deflateInit2((z_stream *)state, 1, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY) == Z_OK;
 }
 
 static enum conv_unpack_result run_deflate(void *state, struct conv_unpack_bytes *bytes, bool last)
@@ -113,10 +101,10 @@ static enum conv_unpack_result run_deflate(void *state, struct conv_unpack_bytes
 static void close_deflate(void *state)
 {
     (void)deflateEnd(state);
-    free(state);
 }
 
-static const struct conv_pack_method gzip = {open_deflate, run_deflate, close_deflate};
+static const struct conv_pack_method gzip = {sizeof(z_stream), begin_deflate, run_deflate,
+                                             close_deflate};
 const struct conv_pack_method *const conv_pack_gzip = &gzip;
 
 // --- zstd ----------------------------------------------------------------------------------------
@@ -130,25 +118,14 @@ struct zstd {
     size_t hint; // bytes of input up to the end of the next block and the header after it
 };
 
-static void *open_zstd(void)
-{
-    struct zstd *zstd = calloc(1, sizeof *zstd);
-    if (zstd)
-        zstd->stream = ZSTD_createDStream();
-    if (zstd && !zstd->stream) {
-        free(zstd);
-        return NULL;
-    }
-    if (zstd)
-        zstd->hint = ZSTD_initDStream(zstd->stream);
-    return zstd;
-}
-
-static bool restart_zstd(void *state)
+static bool begin_zstd(void *state, bool again)
 {
     struct zstd *zstd = state;
-    zstd->hint = ZSTD_initDStream(zstd->stream);
-    return !ZSTD_isError(zstd->hint);
+    if (!again)
+        zstd->stream = ZSTD_createDStream();
+    if (zstd->stream)
+        zstd->hint = ZSTD_initDStream(zstd->stream);
+    return zstd->stream && !ZSTD_isError(zstd->hint);
 }
 
 // One block at a time: a call that meets a damaged block does not say how much it has decompressed
@@ -171,25 +148,22 @@ static enum conv_unpack_result run_zstd(void *state, struct conv_unpack_bytes *b
 static void close_zstd(void *state)
 {
     ZSTD_freeDStream(((struct zstd *)state)->stream);
-    free(state);
 }
 
-static void *open_zstd_writer(void)
+static bool begin_zstd_writer(void *state)
 {
-    ZSTD_CStream *stream = ZSTD_createCStream();
-    if (stream && ZSTD_isError(ZSTD_initCStream(stream, 1))) {
-        ZSTD_freeCStream(stream);
-        return NULL;
-    }
-    return stream;
+    ZSTD_CStream **stream = state;
+    *stream = ZSTD_createCStream();
+    return *stream && !ZSTD_isError(ZSTD_initCStream(*stream, 1));
 }
 
 static enum conv_unpack_result run_zstd_writer(void *state, struct conv_unpack_bytes *bytes,
                                                bool last)
 {
+    ZSTD_CStream **stream = state;
     ZSTD_inBuffer in = {bytes->in, bytes->in_size, 0};
     ZSTD_outBuffer out = {bytes->out, bytes->out_size, 0};
-    size_t left = ZSTD_compressStream2(state, &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
+    size_t left = ZSTD_compressStream2(*stream, &out, &in, last ? ZSTD_e_end : ZSTD_e_continue);
     advance(bytes, in.size - in.pos, out.size - out.pos);
     return ZSTD_isError(left)  ? CONV_UNPACK_NO_MEMORY
            : last && left == 0 ? CONV_UNPACK_END
@@ -198,10 +172,11 @@ static enum conv_unpack_result run_zstd_writer(void *state, struct conv_unpack_b
 
 static void close_zstd_writer(void *state)
 {
-    ZSTD_freeCStream(state);
+    ZSTD_freeCStream(*(ZSTD_CStream **)state);
 }
 
-static const struct conv_pack_method zstd = {open_zstd_writer, run_zstd_writer, close_zstd_writer};
+static const struct conv_pack_method zstd = {sizeof(ZSTD_CStream *), begin_zstd_writer,
+                                             run_zstd_writer, close_zstd_writer};
 const struct conv_pack_method *const conv_pack_zstd = &zstd;
 #else
 const struct conv_pack_method *const conv_pack_zstd = NULL;
@@ -212,22 +187,13 @@ const struct conv_pack_method *const conv_pack_zstd = NULL;
 #if CONV_HAVE_LZMA
 #define LZMA_MEMORY ((uint64_t)1 << 30) // as libarchive's limit; `xz -9` takes 65 MiB
 
-static bool restart_lzma(void *state)
-{
-    return lzma_stream_decoder(state, LZMA_MEMORY, LZMA_TELL_UNSUPPORTED_CHECK) == LZMA_OK;
-}
-
-static void *open_lzma(void)
+static bool begin_lzma(void *state, bool again)
 {
     static const lzma_stream initial = LZMA_STREAM_INIT;
-    lzma_stream *stream = malloc(sizeof *stream);
-    if (stream)
+    lzma_stream *stream = state;
+    if (!again)
         *stream = initial;
-    if (stream && !restart_lzma(stream)) {
-        free(stream);
-        return NULL;
-    }
-    return stream;
+    return lzma_stream_decoder(stream, LZMA_MEMORY, LZMA_TELL_UNSUPPORTED_CHECK) == LZMA_OK;
 }
 
 static enum conv_unpack_result run_lzma(void *state, struct conv_unpack_bytes *bytes)
@@ -248,26 +214,16 @@ static enum conv_unpack_result run_lzma(void *state, struct conv_unpack_bytes *b
 static void close_lzma(void *state)
 {
     lzma_end(state);
-    free(state);
 }
 #endif
 
 // --- bzip2 ---------------------------------------------------------------------------------------
 
 #if CONV_HAVE_BZIP2
-static void *open_bzip2(void)
+static bool begin_bzip2(void *state, bool again)
 {
-    bz_stream *stream = calloc(1, sizeof *stream);
-    if (stream && BZ2_bzDecompressInit(stream, 0, 0) != BZ_OK) {
-        free(stream);
-        return NULL;
-    }
-    return stream;
-}
-
-static bool restart_bzip2(void *state)
-{
-    (void)BZ2_bzDecompressEnd(state);
+    if (again)
+        (void)BZ2_bzDecompressEnd(state);
     memset(state, 0, sizeof(bz_stream));
     return BZ2_bzDecompressInit(state, 0, 0) == BZ_OK;
 }
@@ -292,22 +248,22 @@ static enum conv_unpack_result run_bzip2(void *state, struct conv_unpack_bytes *
 static void close_bzip2(void *state)
 {
     (void)BZ2_bzDecompressEnd(state);
-    free(state);
 }
 #endif
 
 // --- the table -----------------------------------------------------------------------------------
 
 static const struct method methods[] = {
-    {"gzip", "\x1F\x8B", "\x1F", false, open_gzip, restart_gzip, run_gzip, close_gzip},
+    {"gzip", "\x1F\x8B", "\x1F", false, sizeof(z_stream), begin_gzip, run_gzip, close_gzip},
 #if CONV_HAVE_ZSTD
-    {"zstd", "\x28\xB5\x2F\xFD", ZSTD_FIRSTS, false, open_zstd, restart_zstd, run_zstd, close_zstd},
+    {"zstd", "\x28\xB5\x2F\xFD", ZSTD_FIRSTS, false, sizeof(struct zstd), begin_zstd, run_zstd,
+     close_zstd},
 #endif
 #if CONV_HAVE_LZMA
-    {"xz", "\xFD\x37zXZ", "\xFD", true, open_lzma, restart_lzma, run_lzma, close_lzma},
+    {"xz", "\xFD\x37zXZ", "\xFD", true, sizeof(lzma_stream), begin_lzma, run_lzma, close_lzma},
 #endif
 #if CONV_HAVE_BZIP2
-    {"bzip2", "BZh", "B", false, open_bzip2, restart_bzip2, run_bzip2, close_bzip2},
+    {"bzip2", "BZh", "B", false, sizeof(bz_stream), begin_bzip2, run_bzip2, close_bzip2},
 #endif
 };
 
@@ -329,7 +285,6 @@ static const struct method *find_method(const uint8_t *head, size_t size)
 
 struct conv_unpack {
     const struct method *method;
-    void *state;
     struct conv_archive_input *input;
     struct conv_unpack_bytes bytes;
     bool between;            // before a stream
@@ -337,6 +292,7 @@ struct conv_unpack {
     bool holds_back;         // output may be left for which there was no room
     struct conv_err failure; // reported once all that came before it has been handed out
     uint64_t out;
+    max_align_t state[]; // the method's
 };
 
 static enum conv_status refuse_memory(struct conv_err *err)
@@ -357,16 +313,18 @@ enum conv_status conv_unpack_open(struct conv_unpack **out, struct conv_archive_
                             "this conv was built without the library that decompresses it");
     if (!method)
         return conv_err_set(err, CONV_ERR_FORMAT, "not a compressed archive");
-    struct conv_unpack *unpack = calloc(1, sizeof *unpack);
-    void *state = unpack ? method->open() : NULL;
-    if (!state) {
-        free(unpack);
+    struct conv_unpack *unpack = calloc(1, sizeof *unpack + method->state_bytes);
+    if (!unpack)
         return refuse_memory(err);
-    }
-    *unpack =
-        (struct conv_unpack){.method = method, .state = state, .input = input, .between = true};
+    unpack->method = method;
+    unpack->input = input;
+    unpack->between = true;
     *out = unpack;
-    return CONV_OK;
+    if (method->begin(unpack->state, false))
+        return CONV_OK;
+    conv_unpack_close(unpack);
+    *out = NULL;
+    return refuse_memory(err);
 }
 
 void conv_unpack_close(struct conv_unpack *unpack)
@@ -408,7 +366,7 @@ static int begin_stream(struct conv_unpack *unpack, struct conv_err *err)
                          method->name);
             return -1;
         }
-        if (unpack->any && !method->restart(unpack->state)) {
+        if (unpack->any && !method->begin(unpack->state, true)) {
             refuse_memory(err);
             return -1;
         }

@@ -50,10 +50,11 @@ enum conv_unpack_result {
 // One library's compressor, at its fastest level: images are compressed already, and the rest
 // shrinks at little cost. Its bytes depend on nothing but its input.
 struct conv_pack_method {
-    void *(*open)(void); // NULL without memory
+    size_t state_bytes;
+    bool (*begin)(void *state); // from zeros; false without memory
     // `last`: CONV_UNPACK_END once all is out; else CONV_UNPACK_MORE.
     enum conv_unpack_result (*run)(void *state, struct conv_unpack_bytes *bytes, bool last);
-    void (*close)(void *state);
+    void (*close)(void *state); // also after `begin` has failed
 };
 
 // NULL: not in this build.
