@@ -300,16 +300,6 @@ static enum conv_status run_pipeline(struct run *run, struct conv_err *err)
     return conv_pipeline_run(&config, conv_walk_source(run->walk), run->report, err);
 }
 
-// The members of archives that are not complete yet have failed, or were cancelled.
-static void settle(struct run *run, const struct conv_err *failure)
-{
-    char text[CONV_MESSAGE_SIZE] = "";
-    bool lost = failure && failure->status != CONV_ERR_CANCELLED;
-    if (lost)
-        conv_api_explain(text, sizeof text, failure);
-    conv_pipeline_settle(run->report, run->walk, lost ? text : NULL);
-}
-
 // Closes everything, also after a failure; `status` is that of the run so far.
 static enum conv_status finish(struct run *run, enum conv_status status, struct conv_err *err)
 {
@@ -318,7 +308,7 @@ static enum conv_status finish(struct run *run, enum conv_status status, struct 
     enum conv_status finished = conv_sink_finish(run->sink, status ? &later : err);
     status = status ? status : finished;
     if (run->report) {
-        settle(run, status ? err : NULL);
+        conv_pipeline_settle(run->report, run->walk, status ? err : NULL);
         enum conv_status closed = conv_report_close(run->report, 0, &totals, status ? &later : err);
         status = status ? status : closed;
         update_progress(run, &totals);

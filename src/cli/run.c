@@ -331,22 +331,12 @@ static void describe_run(struct run *run)
 
 // --- the command ---------------------------------------------------------------------------------
 
-// The archives that are not complete yet will not be.
-static void settle(struct run *run, const struct conv_err *failure)
-{
-    char text[CONV_ERRORS_SIZE] = "";
-    bool lost = failure && failure->status != CONV_ERR_CANCELLED;
-    if (lost)
-        conv_errors_explain(text, sizeof text, failure);
-    conv_pipeline_settle(run->report.report, run->inputs.selection.walk, lost ? text : NULL);
-}
-
 // Ends the report, even if a part of it fails. `failure`: of the run, or NULL. Returns the exit
 // code.
 static int finish(struct run *run, int stop, const struct conv_err *failure)
 {
     struct conv_run_report *report = &run->report;
-    settle(run, failure);
+    conv_pipeline_settle(report->report, run->inputs.selection.walk, failure);
     keep_own_journal(run, stop > 0 || failure);
     int code = conv_run_inputs_finish(&run->inputs, &run->options, report->report, stop, failure);
     conv_run_report_finish(report, stop, code, failure);

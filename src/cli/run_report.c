@@ -160,7 +160,7 @@ int conv_run_report_end(struct conv_run_report *report)
     struct conv_err err = {0};
     if (report->page.file && write_page(report, &err))
         say_failure(report, &err);
-    if (conv_report_summarize(report->report, report->code, NULL, &err))
+    if (conv_report_summarize(report->report, report->code, &err))
         say_failure(report, &err);
     conv_report_end(report->report);
     report->report = NULL;

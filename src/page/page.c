@@ -196,7 +196,7 @@ static void write_slices(FILE *file, const struct conv_slices *slices)
         if (i > 0 && slices->list[i].text == slices->list[i - 1].text)
             continue;
         fputs(i > 0 ? "," : "", file);
-        conv_json_string(file, slices->text + slices->list[i].text);
+        conv_json_string(file, conv_slices_name(slices, slices->list[i].text));
     }
     fputs("],\"slices\":[", file);
     int name = -1;

@@ -287,6 +287,14 @@ static struct held_record *copy_record(const struct conv_record *record)
     return copy;
 }
 
+#define REASON_SIZE (sizeof((struct conv_err *)NULL)->text + 128)
+
+// The text of an error, with its hint if that has words; REASON_SIZE bytes.
+static const char *explain(const struct conv_report *report, char *text, const struct conv_err *err)
+{
+    return report->config.explain ? report->config.explain(text, REASON_SIZE, err) : err->text;
+}
+
 // Where the archive is, or NULL where it belongs.
 static struct held_archive **find_held(struct conv_report *report, int number)
 {
@@ -326,7 +334,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
     struct conv_record explained = *given;
     const struct conv_record *record = &explained;
     bool is_kept = given->outcome == CONV_OUTCOME_DONE || given->outcome == CONV_OUTCOME_COPIED;
-    char text[sizeof record->err->text + 128];
+    char text[REASON_SIZE];
     uint64_t elapsed = conv_clock_ns() - report->start_ns;
     count_record(&report->seen, record, elapsed);
     if (is_kept && given->archive && hold(report, record, elapsed)) {
@@ -334,7 +342,7 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
         return;
     }
     if (config->explain && given->err)
-        explained.reason = config->explain(text, sizeof text, given->err);
+        explained.reason = explain(report, text, given->err);
     count_record(&report->totals, record, elapsed);
     publish(report, record);
 }
@@ -351,8 +359,9 @@ int conv_report_held(const struct conv_report *report)
 }
 
 void conv_report_settle(struct conv_report *report, int number, enum conv_report_fate fate,
-                        const char *reason)
+                        const struct conv_err *failure)
 {
+    char text[REASON_SIZE];
     struct held_archive **place = find_held(report, number), *archive = *place;
     if (!archive)
         return;
@@ -368,7 +377,7 @@ void conv_report_settle(struct conv_report *report, int number, enum conv_report
             publish(report, &copy->record);
         if (fate == CONV_REPORT_LOST) { // the run says so once
             copy->record.outcome = CONV_OUTCOME_FAILED;
-            copy->record.reason = reason;
+            copy->record.reason = explain(report, text, failure);
             write_record(report, &copy->record);
         }
         free(copy);
@@ -425,8 +434,7 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
 void conv_report_finish(struct conv_report *report, struct conv_totals *totals)
 {
     conv_report_totals(report, &report->totals);
-    if (totals)
-        *totals = report->totals;
+    *totals = report->totals;
 }
 
 void conv_report_streams(struct conv_report *report, int streams)
@@ -457,11 +465,9 @@ void conv_report_passed(struct conv_report *report, const struct conv_record_pas
 }
 
 enum conv_status conv_report_summarize(struct conv_report *report, int exit_code,
-                                       struct conv_totals *totals, struct conv_err *err)
+                                       struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
-    if (report->totals.seconds == 0)
-        conv_report_finish(report, NULL);
     conv_stall_begin(report->print_stall);
     conv_progress_clear(&report->progress);
     conv_order_flush(&report->order, order_stream(&report->config)); // a signal leaves gaps
@@ -483,8 +489,6 @@ enum conv_status conv_report_summarize(struct conv_report *report, int exit_code
         conv_stall_end(report->print_stall);
         status = status ? status : flushed;
     }
-    if (totals)
-        *totals = report->totals;
     return status;
 }
 
@@ -504,7 +508,8 @@ void conv_report_end(struct conv_report *report)
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err)
 {
-    enum conv_status status = conv_report_summarize(report, exit_code, totals, err);
+    conv_report_finish(report, totals);
+    enum conv_status status = conv_report_summarize(report, exit_code, err);
     conv_report_end(report);
     return status;
 }

@@ -25,13 +25,13 @@ int conv_report_held(const struct conv_report *report);
 
 enum conv_report_fate {
     CONV_REPORT_KEPT,      // the archive is complete: its records are done or copied
-    CONV_REPORT_LOST,      // it could not be written: they have failed, for `reason`
+    CONV_REPORT_LOST,      // it could not be written: they have failed
     CONV_REPORT_FORGOTTEN, // a signal came before: they count as not begun
 };
 
-// Counts and shows the records that were held.
+// Counts and shows the records that were held. `failure`: why the archive is lost, or NULL.
 void conv_report_settle(struct conv_report *report, int archive, enum conv_report_fate fate,
-                        const char *reason);
+                        const struct conv_err *failure);
 
 // A group, or a part of one, that passed through a stream: from `start` on (conv_clock_ns) it was
 // copied in, filtered and copied out without a pause.
@@ -85,15 +85,15 @@ void conv_report_interrupted(struct conv_report *report, const struct conv_repor
 // conv_report_close.
 void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed);
 
-// Writes the JSON summary and fills *totals (may be NULL). `exit_code` is part of the summary.
-// CONV_ERR_IO if the JSON could not be written completely.
+// After conv_report_finish: writes the JSON summary, of which `exit_code` is a part. CONV_ERR_IO if
+// the JSON could not be written completely.
 enum conv_status conv_report_summarize(struct conv_report *report, int exit_code,
-                                       struct conv_totals *totals, struct conv_err *err);
+                                       struct conv_err *err);
 
 // Prints the closing line, after all other messages, and frees the report.
 void conv_report_end(struct conv_report *report);
 
-// Both.
+// All three.
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
 

@@ -117,8 +117,8 @@ static int width_of(const struct parts *parts)
 #define LEAST_BAR 12
 #define MOST_BAR 62
 
-// "[=====>    ]  " of `width` columns.
-static int put_bar(char *text, int width, double share)
+// "[=====>    ]", with two columns after it `width` columns.
+static void put_bar(char *text, int width, double share)
 {
     int inner = width - 4, filled = (int)(share * inner);
     text[0] = '[';
@@ -126,8 +126,7 @@ static int put_bar(char *text, int width, double share)
     memset(text + 1, '=', (size_t)filled);
     if (filled < inner)
         text[1 + filled] = '>';
-    strcpy(text + 1 + inner, "]  ");
-    return width;
+    strcpy(text + 1 + inner, "]");
 }
 
 void conv_progress_format_bar(char *text, size_t size, int columns,
@@ -136,7 +135,7 @@ void conv_progress_format_bar(char *text, size_t size, int columns,
     // The percentage says more than the count, but if it is unknown, only the count can be shown.
     static const enum part least_first[] = {PART_RATE, PART_COUNT, PART_LEFT, PART_FAILED};
     struct parts parts;
-    int room = columns - FREE < (int)size - 1 ? columns - FREE : (int)size - 1, used = 0;
+    int room = columns - FREE < (int)size - 1 ? columns - FREE : (int)size - 1;
     make_parts(&parts, state);
     for (size_t i = 0; i < sizeof least_first / sizeof least_first[0] && width_of(&parts) > room;
          i++)
@@ -147,15 +146,10 @@ void conv_progress_format_bar(char *text, size_t size, int columns,
         return;
     int bar = room - width_of(&parts);
     if (bar >= LEAST_BAR && parts.text[PART_PERCENT][0])
-        used = put_bar(text, bar < MOST_BAR ? bar : MOST_BAR,
-                       (double)state->over / (double)state->total);
-    const char *lead = "";
-    for (int i = 0; i < PARTS; i++) {
-        if (!parts.text[i][0])
-            continue;
-        used += snprintf(text + used, size - (size_t)used, "%s%s", lead, parts.text[i]);
-        lead = "  ";
-    }
+        put_bar(text, bar < MOST_BAR ? bar : MOST_BAR, (double)state->over / (double)state->total);
+    for (int i = 0; i < PARTS; i++)
+        if (parts.text[i][0])
+            conv_text_add(text, size, "  ", "%s", parts.text[i]);
 }
 
 void conv_progress_format_line(char *text, size_t size, const struct conv_progress_state *state)
@@ -164,10 +158,11 @@ void conv_progress_format_line(char *text, size_t size, const struct conv_progre
     make_parts(&parts, state);
     const char *percent = parts.text[PART_PERCENT];
     percent += strspn(percent, " ");
-    snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", parts.text[PART_COUNT], *percent ? " (" : "",
-             percent, *percent ? ")" : "", parts.text[PART_RATE][0] ? ", " : "",
-             parts.text[PART_RATE], parts.text[PART_LEFT][0] ? ", " : "", parts.text[PART_LEFT],
-             parts.text[PART_FAILED][0] ? ", " : "", parts.text[PART_FAILED]);
+    snprintf(text, size, "%s%s%s%s", parts.text[PART_COUNT], *percent ? " (" : "", percent,
+             *percent ? ")" : "");
+    for (int i = PART_RATE; i < PARTS; i++)
+        if (parts.text[i][0])
+            conv_text_add(text, size, ", ", "%s", parts.text[i]);
 }
 
 // --- drawing -------------------------------------------------------------------------------------
@@ -290,6 +285,12 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+static void print_count(uint64_t count, const char *what)
+{
+    if (count)
+        fprintf(stderr, ", %" PRIu64 " %s", count, what);
+}
+
 // The end of the line.
 static void print_passed(const struct conv_record_passed *passed)
 {
@@ -309,22 +310,16 @@ static void print_short(const struct conv_report_config *config, const struct co
                         const struct conv_figures *figures)
 {
     double seconds = totals->seconds;
-    const struct {
-        const char *what;
-        uint64_t count;
-    } others[] = {{"failed", totals->failed},
-                  {"skipped", totals->skipped},
-                  {"copied", totals->copied},
-                  {totals->replaced == 1 ? "file replaced" : "files replaced", totals->replaced}};
     fprintf(stderr, "%" PRIu64 " image%s", totals->done, plural(totals->done));
     conv_text_terminal(stderr, config->where ? config->where : "");
     fprintf(stderr, " in %.*f s", seconds < 0.095 ? 2 : seconds < 9.95 ? 1 : 0, seconds);
     if (totals->done)
         fprintf(stderr, " (%.*f images/s)", figures->images_per_s < 9.95 ? 1 : 0,
                 figures->images_per_s);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i].count)
-            fprintf(stderr, ", %" PRIu64 " %s", others[i].count, others[i].what);
+    print_count(totals->failed, "failed");
+    print_count(totals->skipped, "skipped");
+    print_count(totals->copied, "copied");
+    print_count(totals->replaced, totals->replaced == 1 ? "file replaced" : "files replaced");
     print_passed(&totals->passed);
 }
 
@@ -335,10 +330,8 @@ static void print_interrupted(const struct conv_totals *totals, const struct con
     if (rest->known)
         fprintf(stderr, " of %" PRIu64, over + rest->images);
     fputs(" done", stderr);
-    if (totals->failed)
-        fprintf(stderr, ", %" PRIu64 " failed", totals->failed);
-    if (totals->skipped)
-        fprintf(stderr, ", %" PRIu64 " skipped", totals->skipped);
+    print_count(totals->failed, "failed");
+    print_count(totals->skipped, "skipped");
     if (rest->known || rest->images)
         fprintf(stderr, ", %s%" PRIu64 " left", rest->known ? "" : "at least ", rest->images);
     fputs(rest->advice ? "; " : "", stderr);
@@ -371,19 +364,15 @@ void conv_closing_print(const struct conv_report_config *config, const struct co
     }
     fprintf(stderr, "%" PRIu64 " done, %" PRIu64 " failed, %" PRIu64 " skipped", totals->done,
             totals->failed, totals->skipped);
-    if (totals->copied)
-        fprintf(stderr, ", %" PRIu64 " copied", totals->copied);
-    if (totals->replaced)
-        fprintf(stderr, ", %" PRIu64 " replaced", totals->replaced);
+    print_count(totals->copied, "copied");
+    print_count(totals->replaced, "replaced");
     fprintf(stderr, ", %.2f s", totals->seconds);
     if (totals->done)
         fprintf(stderr, ", %.*f img/s, %.*f Mpix/s", figures.images_per_s < 10 ? 1 : 0,
                 figures.images_per_s, figures.mpix_per_s < 10 ? 1 : 0, figures.mpix_per_s);
     print_devices(config, totals);
-    if (totals->decoded_on_device)
-        fprintf(stderr, ", %" PRIu64 " decoded there", totals->decoded_on_device);
-    if (totals->encoded_on_device)
-        fprintf(stderr, ", %" PRIu64 " encoded there", totals->encoded_on_device);
+    print_count(totals->decoded_on_device, "decoded there");
+    print_count(totals->encoded_on_device, "encoded there");
     if (figures.limit)
         fprintf(stderr, ", limit: %s", figures.limit);
     if (figures.next_limit)

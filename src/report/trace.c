@@ -208,21 +208,6 @@ void conv_timeline_add(struct conv_timeline *timeline, enum conv_stage stage, ui
     }
 }
 
-// The array with room for at least `need` elements of `size` bytes; NULL: no memory, it is as it
-// was.
-static void *grow(void *array, size_t need, size_t size, size_t *room)
-{
-    size_t more = *room ? *room : 64;
-    while (more < need)
-        more *= 2;
-    if (more == *room)
-        return array;
-    void *grown = realloc(array, more * size);
-    if (grown)
-        *room = more;
-    return grown;
-}
-
 // A continuation byte of UTF-8 does not begin a character.
 static const char *name_end(const char *name)
 {
@@ -241,28 +226,20 @@ static bool keep_name(struct conv_slices *slices, const char *name, uint32_t *of
     name = name_end(name);
     if (slices->count > 0) {
         *offset = slices->list[slices->count - 1].text;
-        if (strcmp(slices->text + *offset, name) == 0)
+        if (strcmp(conv_slices_name(slices, *offset), name) == 0)
             return true;
     }
     size_t size = strlen(name) + 1;
-    if (slices->text_size + size > CONV_SLICES_MOST_TEXT)
-        return false;
-    char *text = grow(slices->text, slices->text_size + size, 1, &slices->text_room);
-    if (!text)
-        return false;
-    slices->text = text;
-    *offset = (uint32_t)slices->text_size;
-    memcpy(slices->text + slices->text_size, name, size);
-    slices->text_size += size;
-    return true;
+    *offset = (uint32_t)slices->text.size;
+    return slices->text.size + size <= CONV_SLICES_MOST_TEXT &&
+           conv_buffer_append(&slices->text, (const uint8_t *)name, size);
 }
 
 static bool keep_slice(struct conv_slices *slices, struct conv_slice *slice, const char *name)
 {
     if (slices->count == CONV_SLICES_MOST || !keep_name(slices, name, &slice->text))
         return false;
-    struct conv_slice *list =
-        grow(slices->list, (size_t)slices->count + 1, sizeof *list, &slices->room);
+    struct conv_slice *list = conv_array_grow(slices->list, (size_t)slices->count, sizeof *list);
     if (!list)
         return false;
     slices->list = list;
@@ -283,7 +260,7 @@ void conv_slices_add(struct conv_slices *slices, int stage, uint64_t start, uint
 void conv_slices_free(struct conv_slices *slices)
 {
     free(slices->list);
-    free(slices->text);
+    conv_buffer_free(&slices->text);
     *slices = (struct conv_slices){0};
 }
 

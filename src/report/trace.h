@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "base/buffer.h"
 #include "report/record.h"
 
 struct conv_trace;
@@ -84,10 +85,15 @@ struct conv_slice {
 struct conv_slices { // {0} is empty
     struct conv_slice *list;
     int count;
-    char *text; // names, each with its 0
-    size_t text_size, text_room, room;
-    bool overflowed; // there were more than the most, or no memory: the list is empty
+    struct conv_buffer text; // names, each with its 0
+    bool overflowed;         // there were more than the most, or no memory: the list is empty
 };
+
+// The name of a slice by its offset.
+static inline const char *conv_slices_name(const struct conv_slices *slices, uint32_t text)
+{
+    return (const char *)slices->text.data + text;
+}
 
 // Adds a slice; `name` is copied, its end only if it is long. Beyond the most the list is emptied.
 void conv_slices_add(struct conv_slices *slices, int stage, uint64_t start, uint64_t end,

@@ -304,16 +304,18 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
 
 // --- records of members of archives --------------------------------------------------------------
 
-void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk, const char *lost)
+void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk,
+                          const struct conv_err *failure)
 {
     int count, held;
+    bool is_lost = failure && failure->status != CONV_ERR_CANCELLED;
     const struct conv_archive_target *targets = walk ? conv_walk_targets(walk, &count) : NULL;
     while ((held = conv_report_held(report)))
         conv_report_settle(report, held,
                            atomic_load(&targets[held - 1].is_written) ? CONV_REPORT_KEPT
-                           : lost                                     ? CONV_REPORT_LOST
+                           : is_lost                                  ? CONV_REPORT_LOST
                                                                       : CONV_REPORT_FORGOTTEN,
-                           lost ? lost : "");
+                           failure);
 }
 
 // --- where the user does not say -----------------------------------------------------------------

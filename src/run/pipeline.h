@@ -124,8 +124,10 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_err *err);
 
 // Once the sink is finished: members of archives that were written are done. Those of the others
-// have failed because of `lost`, or with NULL count as not begun. `walk` may be NULL.
-void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk, const char *lost);
+// have failed because of `failure`; if that is NULL, or a stop, they count as not begun. `walk` may
+// be NULL.
+void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk,
+                          const struct conv_err *failure);
 
 // --- where the user does not say -----------------------------------------------------------------
 
