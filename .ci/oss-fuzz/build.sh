@@ -3,11 +3,19 @@
 # their seeds. To try it: SRC=FOLDER_ABOVE_CONV WORK=/tmp/work OUT=/tmp/out CC=clang CXX=clang++ SANITIZER=address
 # CFLAGS="-O1 -g1 -fsanitize=address,fuzzer-no-link" .ci/oss-fuzz/build.sh [TARGET...]
 mkdir -p "$OUT"
+# Where the targets run there are no libraries: those of TIFF and WebP, and what they need, are linked statically.
+libraries=$(pkg-config --static --libs libtiff-4 libwebp)
+tiff=OFF
+if pkg-config --atleast-version=4.5 libtiff-4; then
+    tiff=ON
+fi
 cmake -S "$SRC/conv" -B "$WORK/conv" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
-    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_FUZZ=COMPARES -DCONV_TESTS=ON
+    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_TIFF=$tiff -DCONV_WEBP=ON -DCMAKE_C_STANDARD_LIBRARIES="$libraries -lstdc++" \
+    -DCONV_FUZZ=COMPARES -DCONV_TESTS=ON
 targets=("$@")
 if [[ $# -eq 0 ]]; then
-    mapfile -t targets < <(cd "$SRC/conv/tests/fuzz" && printf "%s\n" fuzz_*.c | sed 's/\.c$//; /fuzz_tiff/d') # a static libtiff needs too much
+    mapfile -t targets < <(cd "$SRC/conv/tests/fuzz" && printf "%s\n" fuzz_*.c | sed 's/\.c$//')
+    [[ $tiff == ON ]] || mapfile -t targets < <(printf "%s\n" "${targets[@]}" | grep -v tiff)
 fi
 cmake --build "$WORK/conv" --target "${targets[@]}"
 for target in "${targets[@]}"; do
