@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "array.h"
-#include "errors.h"
-#include "frameworks.h"
+#include "interpreter.h"
 #include "prepared.h"
 
 namespace convpy
@@ -40,7 +39,7 @@ int parse_int(nb::handle value, const char *name)
 conv_sample parse_sample(nb::handle dtype, std::initializer_list<conv_sample> possible,
                          const char *name)
 {
-    std::string text = parse_text(helpers.dtype_name(dtype)), all;
+    std::string text = parse_text(helpers->dtype_name(dtype)), all;
     for (conv_sample sample : possible) {
         if (text == sample_name(sample))
             return sample;

@@ -5,9 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
-#include "errors.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "interpreter.h"
 
 namespace convpy
 {
@@ -56,7 +54,7 @@ Array new_array(const Borrowed &context, conv_memory memory, conv_sample sample,
 nb::object to_numpy(const Array &array)
 {
     if (array.device == cpu)
-        return helpers.asarray(nb::cast(array));
+        return helpers->asarray(nb::cast(array));
     Borrowed context(array.device, array.block->stream);
     Array copy = new_array(context, CONV_HOST, array.sample, array.shape, array.dimensions);
     {
@@ -64,7 +62,7 @@ nb::object to_numpy(const Array &array)
         context.check(conv_copy(context.get(), copy.data, CONV_HOST, array.data, CONV_DEVICE,
                                 static_cast<size_t>(array.bytes()), array.block->stream));
     }
-    return helpers.asarray(nb::cast(copy));
+    return helpers->asarray(nb::cast(copy));
 }
 
 void order_after(const Array &array, void *stream)
@@ -283,7 +281,7 @@ void bind_array(nb::module_ &module)
             "strides", [](const Array &a) { return tuple_of(a.strides, a.dimensions); },
             "Bytes from an element to the next, for each axis.")
         .def_prop_ro(
-            "dtype", [](const Array &a) { return helpers.dtype(sample_name(a.sample)); },
+            "dtype", [](const Array &a) { return helpers->dtype(sample_name(a.sample)); },
             "NumPy's dtype.")
         .def_prop_ro(
             "ndim", [](const Array &a) { return a.dimensions; }, "Number of axes.")
@@ -309,6 +307,101 @@ void bind_array(nb::module_ &module)
              nb::arg("copy") = nb::none(), "DLPack. Pending work is ordered before `stream`.")
         .def("__dlpack_device__", dlpack_device)
         .def_prop_ro("__cuda_array_interface__", cuda_array_interface);
+}
+
+// --- other packages ------------------------------------------------------------------------------
+
+const Helpers *helpers;
+
+nb::object helper(const char *name)
+{
+    return nb::module_::import_("conv._frameworks").attr(name);
+}
+
+// Indexed by Kind.
+static const char *const kind_names[] = {"numpy", "torch", "cupy", "jax", "conv", "other"};
+
+static Kind parse_kind(nb::handle name)
+{
+    int kind = 0;
+    while (kind < static_cast<int>(Kind::other) && !name.equal(nb::str(kind_names[kind])))
+        kind++;
+    return static_cast<Kind>(kind);
+}
+
+Kind kind_of_type(nb::handle type)
+{
+    return parse_kind(helpers->kind_of_type(type));
+}
+
+Kind parse_framework(nb::handle name)
+{
+    Kind kind = nb::isinstance<nb::str>(name) ? parse_kind(name) : Kind::other;
+    if (kind >= Kind::conv)
+        raise_value("framework must be 'numpy', 'torch', 'cupy' or 'jax', not %R", name.ptr());
+    return kind;
+}
+
+void *current_stream(Kind kind, int device)
+{
+    nb::object number =
+        kind == Kind::torch ? helpers->torch_stream(device) : helper("cupy_stream")(device);
+    return reinterpret_cast<void *>(nb::cast<uintptr_t>(number));
+}
+
+nb::object contiguous_copy(Kind kind, nb::handle array)
+{
+    return helper("contiguous")(kind_names[static_cast<int>(kind)], array);
+}
+
+Tensor new_result(const Borrowed &context, Kind kind, int device, conv_sample sample,
+                  const int64_t *shape, int dimensions)
+{
+    Tensor tensor;
+    tensor.kind = kind;
+    tensor.device = device;
+    tensor.sample = sample;
+    tensor.writable = true;
+    tensor.set_shape(shape, dimensions);
+    if (kind == Kind::torch || kind == Kind::cupy) {
+        nb::object empty =
+            kind == Kind::torch ? nb::borrow(helpers->torch_empty) : helper("cupy_empty");
+        nb::object made = empty(tuple_of(shape, dimensions), sample_name(sample), device);
+        tensor.owner = made[0];
+        tensor.data = reinterpret_cast<char *>(nb::cast<uintptr_t>(made[1]));
+        return tensor;
+    }
+    Array array = new_array(context, tensor.memory(), sample, shape, dimensions);
+    tensor.data = array.data;
+    tensor.owner = nb::cast(std::move(array));
+    return tensor;
+}
+
+nb::object finish(Tensor &result, void *stream, bool pending)
+{
+    if (result.kind == Kind::torch || result.kind == Kind::cupy)
+        return std::move(result.owner);
+    Array &array = *nb::inst_ptr<Array>(result.owner);
+    if (result.device != cpu) {
+        array.block->stream = stream;
+        array.block->pending = pending;
+    }
+    nb::object own = result.device == cpu ? to_numpy(array) : std::move(result.owner);
+    return result.kind == Kind::jax ? helper("jax_array")(own) : own;
+}
+
+void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written)
+{
+    if (tensor.device == cpu || tensor.kind != Kind::conv)
+        return;
+    Block &block = *nb::inst_ptr<Array>(tensor.owner)->block;
+    if (written) {
+        block.stream = stream;
+        block.pending = true;
+    }
+    void *home = block.context->stream();
+    if (home != stream)
+        context.check(conv_stream_order(context.get(), stream, home));
 }
 
 } // namespace convpy

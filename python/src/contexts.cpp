@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "gil.h"
+#include "interpreter.h"
 
 namespace convpy
 {

@@ -105,7 +105,7 @@ class Borrowed
     std::shared_ptr<Context> context;
 };
 
-// A function of libconv failed. Becomes a Python exception in errors.cpp.
+// A function of libconv failed. Becomes a Python exception in interpreter.cpp.
 struct Failure {
     conv_status status;
     std::string message;

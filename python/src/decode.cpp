@@ -4,10 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "errors.h"
+#include "array.h"
 #include "files.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "interpreter.h"
 
 namespace convpy
 {
@@ -240,7 +239,7 @@ nb::object decode_batch(Decode &call, const Borrowed &context, nb::handle out)
 Stream stream_of_results(const Decode &call, nb::handle out)
 {
     Kind kind = call.kind;
-    if (PyList_Check(out.ptr()) || PyTuple_Check(out.ptr()))
+    if (is_list(out))
         kind = nb::len(out) > 0 ? kind_of(nb::object(out[0])) : kind;
     else if (!out.is_none())
         kind = kind_of(out);
@@ -288,8 +287,7 @@ nb::object decode(int format, nb::handle data, nb::handle device, nb::handle lay
         raise_value("NumPy arrays are in host memory: pass device='cpu'");
     if (!out.is_none() && !framework.is_none())
         raise_value("out and framework cannot be combined");
-    if (files.many && !batch && !out.is_none() &&
-        (!(PyList_Check(out.ptr()) || PyTuple_Check(out.ptr())) || nb::len(out) != call.count()))
+    if (files.many && !batch && !out.is_none() && (!is_list(out) || nb::len(out) != call.count()))
         raise_value("out: a list of as many arrays as there are files was expected");
     if (batch && !files.many)
         raise_value("batch=True takes a list of files");

@@ -12,10 +12,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "errors.h"
+#include "array.h"
 #include "files.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "interpreter.h"
 
 namespace convpy
 {
@@ -286,7 +285,7 @@ nb::object encode(Format format, nb::handle images, nb::handle layout, nb::handl
     call.format = format;
     call.stream = parse_stream(stream);
     call.views = views;
-    bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
+    bool many = is_list(images);
     if (many) {
         for (nb::handle image : images)
             add_image(call, image, order, device);

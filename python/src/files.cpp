@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "array.h"
 #include "contexts.h"
-#include "frameworks.h"
 
 namespace convpy
 {

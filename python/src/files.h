@@ -9,8 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "errors.h"
-#include "gil.h"
+#include "interpreter.h"
 #include "tensor.h"
 
 namespace convpy

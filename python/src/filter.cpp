@@ -6,9 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "errors.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "array.h"
+#include "interpreter.h"
 #include "prepared.h"
 
 namespace convpy
@@ -20,7 +19,7 @@ namespace
 // One array of a call and its result.
 struct Pair {
     Tensor source, result;
-    bool given; // the result is the caller's
+    nb::object out; // the caller's array for the result, or None
 };
 
 struct Call {
@@ -30,23 +29,10 @@ struct Call {
     int device = cpu;
 };
 
-void check_out(const Tensor &out, const Tensor &source, conv_sample sample)
-{
-    if (out.sample != sample)
-        raise_value("out is %s; the result is %s", sample_name(out.sample), sample_name(sample));
-    bool same = out.dimensions == source.dimensions;
-    for (int i = 0; same && i < out.dimensions; i++)
-        same = out.shape[i] == source.shape[i];
-    if (!same)
-        raise_value("out and the images differ in shape");
-    if (out.device != source.device)
-        raise_value("out and the images are not in the same memory");
-}
-
-void add_source(Call &call, nb::handle image, nb::handle device)
+void add_source(Call &call, nb::handle image, nb::object out, nb::handle device)
 {
     Pair pair;
-    pair.given = false;
+    pair.out = std::move(out);
     pair.source = import_array(image, call.stream, "images");
     Tensor &source = pair.source;
     if (source.sample != CONV_SAMPLE_U8 && source.sample != CONV_SAMPLE_U16 &&
@@ -63,27 +49,22 @@ void add_source(Call &call, nb::handle image, nb::handle device)
     call.pairs.push_back(std::move(pair));
 }
 
-void add_result(Call &call, Pair &pair, nb::handle out, const Borrowed &context, bool floats)
+void add_result(Call &call, Pair &pair, const Borrowed &context, bool floats)
 {
-    conv_sample sample = floats ? CONV_SAMPLE_F32 : pair.source.sample;
-    pair.given = !out.is_none();
-    if (pair.given) {
-        pair.result = import_out(out, call.stream);
-        check_out(pair.result, pair.source, sample);
-    } else {
-        const Tensor &source = pair.source;
-        pair.result = new_result(context, source.kind, source.device, sample, source.shape,
-                                 source.dimensions);
-    }
+    const Tensor &source = pair.source;
+    conv_sample sample = floats ? CONV_SAMPLE_F32 : source.sample;
+    pair.result = pair.out.is_none()
+                      ? new_result(context, source.kind, source.device, sample, source.shape,
+                                   source.dimensions)
+                      : import_result(pair.out, call.stream, source, sample, source.shape);
 }
 
-nb::object finish_pair(Call &call, Pair &pair, nb::handle out, const Borrowed &context)
+nb::object finish_pair(Call &call, Pair &pair, const Borrowed &context)
 {
-    bool on_device = pair.source.device != cpu;
-    if (!pair.given)
-        return finish(pair.result, call.stream.handle, on_device);
+    if (pair.out.is_none())
+        return finish(pair.result, call.stream.handle, pair.source.device != cpu);
     note_use(pair.result, call.stream.handle, context, true);
-    return nb::borrow(out);
+    return pair.out;
 }
 
 class Filter : public Prepared<conv_filter, conv_filter_options, conv_filter_destroy>
@@ -123,30 +104,27 @@ class Filter : public Prepared<conv_filter, conv_filter_options, conv_filter_des
     nb::object call(nb::handle images, nb::handle layout, nb::handle out, nb::handle stream,
                     nb::handle device) const
     {
-        bool many = PyList_Check(images.ptr()) || PyTuple_Check(images.ptr());
+        bool many = is_list(images);
         Layout order = parse_layout(layout);
         Call call;
         call.stream = parse_stream(stream);
         if (many) {
-            call.pairs.reserve(nb::len(images));
-            for (nb::handle image : images)
-                add_source(call, image, device);
-            if (call.pairs.empty())
+            size_t count = nb::len(images);
+            if (count == 0)
                 return nb::list();
-            if (!out.is_none() && (!(PyList_Check(out.ptr()) || PyTuple_Check(out.ptr())) ||
-                                   nb::len(out) != call.pairs.size()))
+            if (!out.is_none() && (!is_list(out) || nb::len(out) != count))
                 raise_value("out: a list of as many arrays as there are images was expected");
+            call.pairs.reserve(count);
+            for (size_t i = 0; i < count; i++)
+                add_source(call, nb::object(images[i]),
+                           out.is_none() ? nb::none() : nb::object(out[i]), device);
         } else {
-            add_source(call, images, device);
+            add_source(call, images, nb::borrow(out), device);
         }
         Borrowed context(call.device, call.stream.handle);
-        for (size_t i = 0; i < call.pairs.size(); i++) {
-            Pair &pair = call.pairs[i];
-            nb::object into = nb::borrow(out);
-            if (many && !out.is_none())
-                into = out[i];
+        for (Pair &pair : call.pairs) {
             append_images(call.sources, pair.source, order, "images");
-            add_result(call, pair, into, context, options.floats);
+            add_result(call, pair, context, options.floats);
             append_images(call.results, pair.result, order, "out");
         }
         {
@@ -159,12 +137,10 @@ class Filter : public Prepared<conv_filter, conv_filter_options, conv_filter_des
         for (const Pair &pair : call.pairs)
             note_use(pair.source, call.stream.handle, context, false);
         if (!many)
-            return finish_pair(call, call.pairs[0], out, context);
+            return finish_pair(call, call.pairs[0], context);
         nb::list results;
-        for (size_t i = 0; i < call.pairs.size(); i++) {
-            nb::object into = out.is_none() ? nb::borrow(out) : nb::object(out[i]);
-            results.append(finish_pair(call, call.pairs[i], into, context));
-        }
+        for (Pair &pair : call.pairs)
+            results.append(finish_pair(call, pair, context));
         return std::move(results);
     }
 
@@ -190,7 +166,7 @@ class Filter : public Prepared<conv_filter, conv_filter_options, conv_filter_des
         if (filter.is_none())
             raise_type(
                 "a filter must be a string, or a matrix of coefficients with two axes, not None");
-        nb::object matrix = helpers.host_numbers(filter, "a matrix of coefficients", "float64");
+        nb::object matrix = helpers->host_numbers(filter, "a matrix of coefficients", "float64");
         if (nb::cast<int>(matrix.attr("ndim")) != 2)
             raise_value("a filter must be a string, or a matrix of coefficients with two axes");
         height = nb::cast<int>(matrix.attr("shape")[0]);

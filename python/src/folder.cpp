@@ -11,9 +11,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "errors.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "array.h"
+#include "interpreter.h"
 #include "prepared.h"
 
 namespace convpy
@@ -55,8 +54,8 @@ int note_progress(void *user, const conv_folder_progress *progress)
 
 nb::object progress_object(const conv_folder_progress &state, nb::handle failures)
 {
-    return helpers.progress(state.done, state.failed, state.skipped, state.found, state.listed != 0,
-                            failures);
+    return helpers->progress(state.done, state.failed, state.skipped, state.found,
+                             state.listed != 0, failures);
 }
 
 // Decodes a path like os.fsdecode: paths may hold bytes that are not UTF-8.
@@ -98,7 +97,7 @@ std::vector<std::string> paths_of(nb::handle paths)
 {
     nb::object fspath = nb::module_::import_("os").attr("fsencode");
     std::vector<std::string> result;
-    bool many = PyList_Check(paths.ptr()) || PyTuple_Check(paths.ptr());
+    bool many = is_list(paths);
     auto append = [&](nb::handle path) {
         nb::bytes bytes = nb::cast<nb::bytes>(fspath(path));
         std::string text(static_cast<const char *>(bytes.data()), bytes.size());

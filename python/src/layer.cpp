@@ -8,9 +8,8 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 
-#include "errors.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "array.h"
+#include "interpreter.h"
 #include "prepared.h"
 
 namespace convpy
@@ -57,32 +56,10 @@ conv_tensor tensor_of(const Tensor &input, int axes)
     return tensor;
 }
 
-// The array for the result that the caller has passed. `lengths`: those of the result's axes, which
-// are as many as the input's.
-Tensor import_result(nb::handle out, const Tensor &input, conv_sample sample,
-                     const int64_t *lengths)
-{
-    Tensor result = import_out(out, input.stream);
-    bool same = result.dimensions == input.dimensions && result.device == input.device &&
-                result.sample == sample;
-    for (int i = 0; same && i < result.dimensions; i++)
-        same = result.shape[i] == lengths[i];
-    if (!same) {
-        nb::list shape;
-        for (int i = 0; i < input.dimensions; i++)
-            shape.append(lengths[i]);
-        raise_value("out: an array of shape %R and type %s was expected", nb::tuple(shape).ptr(),
-                    sample_name(sample));
-    }
-    if (!result.contiguous() || reinterpret_cast<uintptr_t>(result.data) % 16 != 0)
-        raise_buffer("out has gaps, or does not begin at a multiple of 16 bytes");
-    return result;
-}
-
 // *axes: how many there must be, or 0, which their number replaces.
 Numbers floats_of(nb::handle array, int *axes, int64_t *lengths, const char *name)
 {
-    nb::object host = helpers.host_numbers(array, name, "float32").attr("copy")();
+    nb::object host = helpers->host_numbers(array, name, "float32").attr("copy")();
     host.attr("setflags")(false);
     Tensor tensor = import_array(host, {}, name);
     if (*axes == 0 && (tensor.dimensions == 3 || tensor.dimensions == 4))
@@ -209,9 +186,13 @@ class Layer : public Prepared<conv_layer, conv_layer_options, conv_layer_destroy
         if (axes == 1)
             lengths[2] = width;
         const int64_t *own = lengths + (batch ? 0 : 1);
-        Tensor result = out.is_none() ? new_result(context, input.kind, input.device,
-                                                   options.output, own, input.dimensions)
-                                      : import_result(out, input, options.output, own);
+        Tensor result = out.is_none()
+                            ? new_result(context, input.kind, input.device, options.output, own,
+                                         input.dimensions)
+                            : import_result(out, input.stream, input, options.output, own);
+        if (!out.is_none() &&
+            (!result.contiguous() || reinterpret_cast<uintptr_t>(result.data) % 16 != 0))
+            raise_buffer("out has gaps, or does not begin at a multiple of 16 bytes");
         if (from.images > 0) {
             Unlocked unlocked;
             context.check(conv_layer_run(layer, &from, result.data, input.stream.handle));

@@ -5,10 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <vector>
 
+#include "array.h"
 #include "contexts.h"
-#include "errors.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "interpreter.h"
 
 namespace convpy
 {
@@ -73,7 +72,7 @@ NB_MODULE(_core, module)
 {
     using namespace convpy;
     nb::set_leak_warnings(false); // arrays of a program that ends are not leaks
-    load_helpers();
+    helpers = new Helpers;
     register_errors(module);
     bind_array(module);
     bind_filter(module);

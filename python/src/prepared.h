@@ -7,7 +7,7 @@
 #include <list>
 #include <string>
 
-#include "gil.h"
+#include "interpreter.h"
 #include "tensor.h"
 
 namespace convpy

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -9,9 +10,7 @@
 #include <utility>
 
 #include "array.h"
-#include "errors.h"
-#include "frameworks.h"
-#include "gil.h"
+#include "interpreter.h"
 
 namespace convpy
 {
@@ -251,7 +250,7 @@ void view_dlpack(Tensor &tensor, nb::handle array, const Stream &stream, const c
 // expected of it.
 bool view_torch(Tensor &tensor, nb::handle array, const Stream &stream, const char *name)
 {
-    nb::object told = helpers.torch_view(array, name);
+    nb::object told = helpers->torch_view(array, name);
     if (told.is_none())
         return false;
     auto device = nb::cast<int>(told[1]);
@@ -438,6 +437,17 @@ Tensor import_out(nb::handle array, const Stream &stream)
             "out cannot be written to in place: its strides are zero or negative, its "
             "samples lie at addresses that are not multiples of their size, or its package "
             "has passed a copy");
+    return out;
+}
+
+Tensor import_result(nb::handle array, const Stream &stream, const View &source, conv_sample sample,
+                     const int64_t *lengths)
+{
+    Tensor out = import_out(array, stream);
+    if (out.dimensions != source.dimensions || out.device != source.device ||
+        out.sample != sample || !std::equal(lengths, lengths + out.dimensions, out.shape))
+        raise_value("out: an array of shape %R and type %s was expected, in the same memory",
+                    tuple_of(lengths, source.dimensions).ptr(), sample_name(sample));
     return out;
 }
 

@@ -127,6 +127,11 @@ Stream parse_stream(nb::handle stream);
 
 int parse_int(nb::handle value, const char *name); // TypeError
 
+inline bool is_list(nb::handle value)
+{
+    return PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
+}
+
 // A type of samples as a class, dtype or name. ValueError, with what `name` can be.
 conv_sample parse_sample(nb::handle dtype, std::initializer_list<conv_sample> possible,
                          const char *name);
@@ -167,6 +172,10 @@ Tensor import_array(nb::handle array, const Stream &stream, const char *name);
 
 // The same for an array that is written to. BufferError unless that can be done in place.
 Tensor import_out(nb::handle array, const Stream &stream);
+// The same for results of `source`. ValueError unless it is in the same memory, of that type and of
+// the shape `lengths`, which has as many axes.
+Tensor import_result(nb::handle array, const Stream &stream, const View &source, conv_sample sample,
+                     const int64_t *lengths);
 
 // Replaces a tensor by a copy without gaps, in its own memory.
 void make_dense(Tensor &tensor, nb::handle array, const Stream &stream, const char *name);

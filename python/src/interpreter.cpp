@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "errors.h"
+#include "interpreter.h"
 
+#include <atomic>
+#include <thread>
+
+#include <unistd.h>
+
+#include "array.h"
 #include "contexts.h"
-#include "frameworks.h"
 
 namespace convpy
 {
@@ -15,7 +20,7 @@ static PyObject *class_of(conv_status status)
     case CONV_ERR_MEMORY:
         return PyExc_MemoryError;
     case CONV_ERR_DEVICE:
-        return helpers.device_error.ptr();
+        return helpers->device_error.ptr();
     case CONV_ERR_CANCELLED:
         return PyExc_RuntimeError;
     default:
@@ -40,9 +45,9 @@ void raise_now(nb::handle exception)
 
 nb::object image_error(Format format, size_t index, conv_status status, const char *reason)
 {
-    nb::handle type = format == Format::png    ? helpers.png_error
-                      : format == Format::jpeg ? helpers.jpeg_error
-                                               : helpers.image_error;
+    nb::handle type = format == Format::png    ? helpers->png_error
+                      : format == Format::jpeg ? helpers->jpeg_error
+                                               : helpers->image_error;
     return type(index, message_text(reason), conv_status_name(status));
 }
 
@@ -57,6 +62,52 @@ void register_errors(nb::module_ &)
             PyErr_SetString(PyExc_TypeError, "an argument has a type that is not accepted");
         }
     });
+}
+
+// --- the lock ------------------------------------------------------------------------------------
+
+static std::atomic<bool> shutting_down{false};
+static std::atomic<int> returning{0}; // threads that are about to take the GIL
+static std::thread::id last_thread;
+
+// A thread counts itself before it looks at the flag, and the flag is set before the threads are
+// counted: one of the two sees the other.
+static void take_gil(PyThreadState *state)
+{
+    returning++;
+    if (shutting_down && std::this_thread::get_id() != last_thread) {
+        returning--;
+        for (;;)
+            pause();
+    }
+    PyEval_RestoreThread(state);
+    returning--;
+}
+
+Unlocked::~Unlocked()
+{
+    take_gil(state);
+}
+
+Relocked::Relocked(Unlocked &owner) : unlocked(owner)
+{
+    take_gil(unlocked.state);
+}
+
+void forget_other_threads()
+{
+    returning = 0;
+}
+
+void begin_shutdown()
+{
+    last_thread = std::this_thread::get_id();
+    shutting_down = true;
+    while (returning > 0) {
+        PyThreadState *state = PyEval_SaveThread();
+        usleep(1000);
+        PyEval_RestoreThread(state);
+    }
 }
 
 } // namespace convpy
