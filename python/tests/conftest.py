@@ -17,7 +17,7 @@ except ImportError:
 with_torch = pytest.mark.skipif(torch is None, reason="no torch")
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "cli"))  # hostile, png_writer
+sys.path.insert(0, str(ROOT / "tests" / "cli"))  # png_writer
 
 
 def has_cuda():

@@ -233,27 +233,3 @@ def test_integers_of_numpy():
     assert conv.encode_png(IMAGE, level=np.int64(9)) == conv.encode_png(IMAGE, level=9)
     assert conv.decode_png(FILE, channels=np.uint8(4)).shape == (6, 8, 4)
     conv.Layer(WEIGHTS, stride=np.int32(2))
-
-
-@pytest.mark.parametrize("device", ("cpu", pytest.param("cuda", marks=pytest.mark.gpu)))
-def test_hostile_files(device):
-    """The damaged files of the program's tests, among good files."""
-    import hostile
-
-    good = conv.encode_png(np.arange(75, dtype=np.uint8).reshape(5, 5, 3))
-    # The library decodes the first image of an animation.
-    refused = {name: case for name, case in hostile.REFUSED.items() if "animation" not in name}
-    cases = [(name, data, cause, None) for name, (data, cause) in refused.items()]
-    cases += [(name, data, None, planes) for name, (data, planes) in hostile.ACCEPTED.items()]
-    files = [file for _, data, _, _ in cases for file in (data, good)]
-    results = conv.decode_png(files, device=device, layout="CHW", errors="return")
-    for i, (name, _, cause, planes) in enumerate(cases):
-        result = results[2 * i]
-        assert isinstance(results[2 * i + 1], (np.ndarray, conv.Array)), name
-        if planes is None:
-            assert isinstance(result, conv.PngError) and result.index == 2 * i, name
-            assert cause in result.reason, (name, result.reason)
-        else:
-            assert not isinstance(result, conv.PngError), (name, result)
-            pixels = result if device == "cpu" else result.numpy()
-            assert np.array_equal(np.reshape(pixels, np.shape(planes)), planes), name
