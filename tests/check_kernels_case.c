@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Cases for check_kernels: filters of every class of arithmetic on images of awkward sizes between
 // unmapped pages.
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

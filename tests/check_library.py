@@ -7,7 +7,6 @@ Usage: check_library.py CMAKE SOURCE_FOLDER BUILD_FOLDER
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile

@@ -4,7 +4,6 @@
 #include "bench/bench_layers.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

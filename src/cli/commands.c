@@ -3,7 +3,6 @@
 
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"

@@ -2,7 +2,6 @@
 // conv layer WEIGHTS INPUT... OUTPUT: a convolution layer over a tensor or over images.
 #include "cli/layer_command.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/parallel.h"

@@ -2,7 +2,6 @@
 #include "cli/layer_command.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/device.h"

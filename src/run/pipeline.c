@@ -4,7 +4,6 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

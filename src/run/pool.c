@@ -2,7 +2,6 @@
 #include "run/pool.h"
 
 #include <assert.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "engine/memory.h"

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Drives headless Chromium through its DevTools pipe, with nothing but the standard library."""
-import base64
 import fcntl
 import json
 import os
@@ -98,9 +97,3 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
-
-    def screenshot(self, path):
-        """A screenshot of the whole page, however tall it is."""
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(data))

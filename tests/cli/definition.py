@@ -167,11 +167,6 @@ def apply_all(images, filt, border="replicate", value=0, floats=False):
     return out
 
 
-def apply(plane, filt, border="replicate", value=0, floats=False):
-    """Like apply_all, for one plane."""
-    return apply_all([plane[None]], filt, border, value, floats)[0][0]
-
-
 def saturated(planes):
     """The share of samples at the ends of the range: outputs that are mostly clipped prove little."""
     top = np.iinfo(planes.dtype).max

@@ -7,7 +7,6 @@ import struct
 import zlib
 
 import numpy as np
-import pytest
 
 import images
 import png_writer as png

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import definition
-import images
 import jpeg
 import tiff
 from folders import EMBOSS, image

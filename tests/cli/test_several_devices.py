@@ -6,7 +6,6 @@ CUDA behind each of them, on a machine with one GPU the same one. Where a test i
 many times as long as a busy machine with a sanitizer needs to prepare a group: a sleeping device uses no processor time.
 """
 import json
-import os
 import re
 
 import numpy as np

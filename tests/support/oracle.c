@@ -191,12 +191,6 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit)
 
 // --- repairing -----------------------------------------------------------------------------------
 
-static void put_u32(uint8_t *p, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(value >> (24 - 8 * i));
-}
-
 // Corrects the Adler-32 of a zlib stream if it can be inflated. False if nothing was changed.
 static bool repair_adler(uint8_t *data, size_t size, uint8_t *inflated, size_t room)
 {
@@ -208,8 +202,8 @@ static bool repair_adler(uint8_t *data, size_t size, uint8_t *inflated, size_t r
     int status = inflate(&stream, Z_FINISH);
     bool whole = status == Z_STREAM_END && stream.avail_in >= 4;
     if (whole)
-        put_u32(data + size - stream.avail_in,
-                (uint32_t)adler32(1, inflated, (uInt)(room - stream.avail_out)));
+        conv_chunk_write_u32(data + size - stream.avail_in,
+                             (uint32_t)adler32(1, inflated, (uInt)(room - stream.avail_out)));
     inflateEnd(&stream);
     return whole;
 }
@@ -251,5 +245,6 @@ void oracle_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room)
         copy_stream(stream, data, size, false);
     free(stream);
     for (size_t at = 8; step_chunk(data, size, &at, &start, &length);)
-        put_u32(data + start + 8 + length, (uint32_t)crc32(0, data + start + 4, (uInt)length + 4));
+        conv_chunk_write_u32(data + start + 8 + length,
+                             (uint32_t)crc32(0, data + start + 4, (uInt)length + 4));
 }

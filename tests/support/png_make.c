@@ -56,24 +56,18 @@ bool png_make_read(struct png_file *file, const char *path)
     return fclose(stream) == 0 && !failed;
 }
 
-static void put_u32(uint8_t *p, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(value >> (24 - 8 * i));
-}
-
 void png_make_crc(struct png_file *file, size_t offset)
 {
     uint32_t length = conv_chunk_read_u32(file->data + offset);
     uint8_t *type = file->data + offset + 4;
-    put_u32(type + 4 + length, (uint32_t)crc32(0, type, length + 4));
+    conv_chunk_write_u32(type + 4 + length, (uint32_t)crc32(0, type, length + 4));
 }
 
 void png_make_chunk(struct png_file *file, const char *type, const void *data, size_t size)
 {
     uint8_t field[4];
     size_t offset = file->size;
-    put_u32(field, (uint32_t)size);
+    conv_chunk_write_u32(field, (uint32_t)size);
     png_make_bytes(file, field, 4);
     png_make_bytes(file, type, 4);
     png_make_bytes(file, data, size);
@@ -84,8 +78,8 @@ void png_make_chunk(struct png_file *file, const char *type, const void *data, s
 void png_make_head(struct png_file *file, int width, int height, int depth, int color_type)
 {
     uint8_t fields[13] = {[8] = (uint8_t)depth, [9] = (uint8_t)color_type};
-    put_u32(fields, (uint32_t)width);
-    put_u32(fields + 4, (uint32_t)height);
+    conv_chunk_write_u32(fields, (uint32_t)width);
+    conv_chunk_write_u32(fields + 4, (uint32_t)height);
     png_make_bytes(file, "\x89PNG\r\n\x1a\n", 8);
     png_make_chunk(file, "IHDR", fields, sizeof fields);
 }

@@ -2,7 +2,6 @@
 // Arguments of one call that share memory: refused if a byte is written twice, and right otherwise.
 // In 1.0.0 a result was compared with its own source only, so that results = {y, x} of sources =
 // {x, y} were wrong without an error.
-#include <stdio.h>
 
 #include "support/api_test.h"
 #include "support/random.h"

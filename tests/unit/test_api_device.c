@@ -2,7 +2,6 @@
 // The C interface on a CUDA device against the same calls on the CPU: PNG and JPEG files to device
 // memory and back, in every layout, some of them damaged; layers whose weights are there; the tests
 // of api_device_filters.c. Runs on a GPU, and as test_api_emulated on the emulated device.
-#include <stdio.h>
 
 #include "api/api.h"
 #include "kernels/layer/layer.h"

@@ -3,7 +3,6 @@
 // nothing.
 #include <malloc.h>
 #include <pthread.h>
-#include <stdio.h>
 
 #include "support/api_image.h"
 #include "support/api_test.h"

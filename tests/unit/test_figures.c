@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What limits a run, and how long its engines overlap (src/report/figures.c). Closing lines once
 // named "write" where workers had nothing to do for three quarters of 0.3 s.
-#include <stdio.h>
 
 #include "report/record.h"
 #include "support/random.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Globs of names in a folder tree (src/io/walk/glob.c).
-#include <stdio.h>
 
 #include "io/walk/walk.h"
 #include "support/unit.h"

@@ -3,8 +3,6 @@
 #include "report/json.h"
 #include "support/unit.h"
 
-#include <stdio.h>
-
 static const char *text_of(const char *object, const char *name)
 {
     static char text[16];

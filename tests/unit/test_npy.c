@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Headers of .npy files: what NumPy writes, what other programs write, and damaged ones.
-#include <stdio.h>
 
 #include "support/unit.h"
 #include "tensor/tensor_formats.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Images are the same after encoding and decoding, for every shape, depth and effort.
-#include <stdio.h>
 
 #include "support/png_make.h"
 #include "support/random.h"

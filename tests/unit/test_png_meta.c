@@ -2,7 +2,6 @@
 // Which chunks are in the output, and where: those that are still true of a filtered image, byte
 // for byte, the background in the output's colour type, and nothing else. Also which files are
 // animations.
-#include <stdio.h>
 
 #include "png/png.h"
 #include "support/png_make.h"

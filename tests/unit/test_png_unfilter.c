@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every variant of the filters' reversal and of the split against plain code, with rows that end at
 // inaccessible pages.
-#include <stdio.h>
 
 #include "base/features.h"
 #include "base/lock.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Headers of .safetensors files, and what a message says about a tensor that is not there.
-#include <stdio.h>
 
 #include "support/unit.h"
 #include "tensor/tensor_formats.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The estimate of the workload (src/run/workload.h), on files made for it.
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/walk/walk.h"

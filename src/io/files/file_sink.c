@@ -3,7 +3,6 @@
 #include "io/files/file_sink.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>

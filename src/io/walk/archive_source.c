@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Names members ARCHIVE:NAME and decides what is done with each.
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 // The definition of the arithmetic in C, from which other instruction sets do not differ.
 #include "jpeg/cpu/cpu_jpeg.h"
 
-#include "base/features.h"
 #include "jpeg/decoding.h"
 
 #define BITS 16

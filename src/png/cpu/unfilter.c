@@ -8,7 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/features.h"
 #include "png/cpu/unfilter_table.h"
 
 static void up(uint8_t *restrict dst, const uint8_t *restrict src, const uint8_t *restrict above,
