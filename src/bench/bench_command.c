@@ -26,16 +26,11 @@ struct command {
 
 // --- shared by all commands ----------------------------------------------------------------------
 
-static bool shows_progress(const struct conv_report_options *report)
-{
-    return !report->quiet && (report->progress == (int)CONV_ALWAYS ||
-                              (report->progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
-}
-
 static void fill_common(struct command *command)
 {
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
+    int progress = options->report.progress;
     bench->choice = options;
     bench->filters = command->filters;
     bench->format = options->report.json ? CONV_BENCH_JSON
@@ -44,7 +39,9 @@ static void fill_common(struct command *command)
                                          : CONV_BENCH_TEXT;
     bench->page = &command->page;
     bench->device = &command->device;
-    bench->show_progress = shows_progress(&options->report);
+    bench->show_progress =
+        !options->report.quiet &&
+        (progress == (int)CONV_ALWAYS || (progress == (int)CONV_AUTO && isatty(STDERR_FILENO)));
 }
 
 // The options of the commands that read a folder.
@@ -129,10 +126,6 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
 {
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
-    if (options->operand_count != 1)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv bench kernels takes no operands, but '%s' was given",
-                            options->operands[1]);
     enum conv_status status = find_variant(command, err);
     if (!status)
         status = parse_chain(command, err);
@@ -149,7 +142,7 @@ static enum conv_status bench_kernels(struct command *command, struct conv_err *
         status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
-    bench->depth = options->bench.depth == CONV_BENCH_16_BITS ? 16 : 8;
+    bench->depth = 8 << options->bench.depth;
     bench->compare = command->compare;
     return conv_bench_kernels(bench, err);
 }
@@ -174,10 +167,6 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
     const struct conv_layer_variant *variant;
-    if (options->operand_count != 1)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv bench layers takes no operands, but '%s' was given",
-                            options->operands[1]);
     if ((options->report.html_path || options->bench.svg) && !options->bench.layer.batch)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
@@ -303,9 +292,15 @@ int conv_bench_main(const struct conv_options *options)
     command->options = *options;
     fill_common(command);
     conv_commands_say_note(&options->report);
-    if (options->command == CONV_COMMAND_BENCH_KERNELS)
+    bool kernels = options->command == CONV_COMMAND_BENCH_KERNELS;
+    bool layers = options->command == CONV_COMMAND_BENCH_LAYERS;
+    if ((kernels || layers) && options->operand_count != 1)
+        status = conv_err_set(&err, CONV_ERR_USAGE,
+                              "conv bench %s takes no operands, but '%s' was given",
+                              kernels ? "kernels" : "layers", options->operands[1]);
+    else if (kernels)
         status = bench_kernels(command, &err);
-    else if (options->command == CONV_COMMAND_BENCH_LAYERS)
+    else if (layers)
         status = bench_layers(command, &err);
     else if (options->command == CONV_COMMAND_BENCH_STREAMS)
         status = bench_streams(command, &err);

@@ -18,15 +18,17 @@ static enum conv_status plan_chain(struct conv_bench_launch *launch,
     for (int f = 0; f < chain->count; f++) {
         struct conv_stencil other, *stencil = &launch->stencils[f];
         const struct conv_filter *filter = &chain->filters[f];
+        bool any = false;
         conv_stencil_init(stencil, filter, chain->depth, chain->border, chain->border_value);
-        conv_stencil_init(&other, filter, 24 - chain->depth, chain->border, chain->border_value);
-        if (conv_stencil_can(variant, stencil, have))
-            conv_stencil_plan_init(&launch->plans[f], variant, stencil);
-        else if (conv_stencil_can(variant, &other, have))
-            return conv_err_set(err, CONV_ERR_USAGE, "not at this depth");
-        else
-            return conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                variant->place == CONV_ON_CUDA ? "GPU" : "CPU");
+        for (int depth = 8; depth <= 32 && !any; depth *= 2) {
+            conv_stencil_init(&other, filter, depth, chain->border, chain->border_value);
+            any = conv_stencil_can(variant, &other, have);
+        }
+        if (!conv_stencil_can(variant, stencil, have))
+            return any ? conv_err_set(err, CONV_ERR_USAGE, "not at this depth")
+                       : conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
+                                      variant->place == CONV_ON_CUDA ? "GPU" : "CPU");
+        conv_stencil_plan_init(&launch->plans[f], variant, stencil);
     }
     return CONV_OK;
 }

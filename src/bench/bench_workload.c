@@ -64,7 +64,9 @@ static void fill(const struct conv_bench_workload *workload)
             for (int x = 0; x < plane->width; x++) {
                 uint32_t noise = conv_bench_random(&state);
                 uint32_t value = (uint32_t)(x + y) / 2 % 192 + (noise >> 26);
-                if (workload->depth == 16)
+                if (workload->depth == 32)
+                    ((float *)(void *)row)[x] = (float)(value << 8 | (noise & 255)) / 65535;
+                else if (workload->depth == 16)
                     ((uint16_t *)(void *)row)[x] = (uint16_t)(value << 8 | (noise & 255));
                 else
                     row[x] = (uint8_t)value;
@@ -169,13 +171,13 @@ void conv_bench_workload_describe(const struct conv_bench_workload *workload, co
                  times, workload->sizes == CONV_BENCH_SIZES_UNIFORM ? ", uniform" : "");
 }
 
-static unsigned sample_at(const uint8_t *row, int x, int depth)
+static double sample_at(const uint8_t *row, int x, int depth)
 {
-    uint16_t wide;
-    if (depth == 8)
-        return row[x];
-    memcpy(&wide, row + 2 * (size_t)x, sizeof wide);
-    return wide;
+    float real;
+    if (depth < 32)
+        return conv_image_get(row, depth, x);
+    memcpy(&real, row + sizeof real * (size_t)x, sizeof real);
+    return real;
 }
 
 enum conv_status conv_bench_workload_compare(const struct conv_bench_workload *workload,
@@ -183,19 +185,20 @@ enum conv_status conv_bench_workload_compare(const struct conv_bench_workload *w
                                              const char *name, struct conv_err *err)
 {
     int depth = workload->depth;
+    size_t size = (size_t)depth / 8;
     for (int p = 0; p < workload->plane_count; p++) {
         const struct conv_bench_plane *plane = &workload->planes[p];
         size_t stride = conv_image_stride(plane->width, depth);
         for (int y = 0; y < plane->height; y++) {
-            size_t at = plane->offset + (size_t)y * stride;
-            const uint8_t *a = expected + at, *b = result + at;
-            if (memcmp(a, b, (size_t)plane->width * (size_t)(depth / 8)) == 0)
-                continue;
+            const uint8_t *a = expected + plane->offset + (size_t)y * stride;
+            const uint8_t *b = result + (a - expected);
             int x = 0;
-            while (sample_at(a, x, depth) == sample_at(b, x, depth))
+            if (memcmp(a, b, size * (size_t)plane->width) == 0)
+                continue;
+            while (memcmp(a + size * (size_t)x, b + size * (size_t)x, size) == 0)
                 x++;
             return conv_err_set(err, CONV_ERR_DEVICE,
-                                "%s is wrong: plane %d, x %d, y %d: %u, not %u", name, p, x, y,
+                                "%s is wrong: plane %d, x %d, y %d: %.9g, not %.9g", name, p, x, y,
                                 sample_at(b, x, depth), sample_at(a, x, depth));
         }
     }

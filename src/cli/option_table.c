@@ -86,7 +86,7 @@ static const char *const strip_choices[] = {"none", "most", "all", NULL};    // 
 static const char *const coder_choices[] = {"cpu", "auto", "gpu", NULL};
 static const char *const error_choices[] = {"copy", "skip", "stop", NULL};
 static const char *const others_choices[] = {"skip", "copy", NULL};
-static const char *const depth_choices[] = {"8", "16", NULL};
+static const char *const depth_choices[] = {"8", "16", "32", NULL};
 static const char *const stage_choices[] = {"all", "device", NULL};
 static const char *const when_choices[] = {"auto", "always", "never", NULL};
 static const char *const range_choices[] = {"1", "255", NULL};
@@ -338,7 +338,7 @@ const struct conv_option conv_option_table[] = {
      .help = "bench kernels: images per launch (default: 1; mix, uniform: 500); bench codec "
              "--device cuda: images in flight"},
     {CHOICE(NEUTRAL, "depth", 0, "BITS", bench.depth, depth_choices), .commands = KERNELS,
-     .help = "bench kernels: 8 (default) or 16 bits per sample"},
+     .help = "bench kernels: 8 (default) or 16 bits per sample, or float32 samples"},
     {STRING(NEUTRAL, "compare", 0, "FILE", bench.compare_path), .commands = KERNELS,
      .help = "bench kernels: compare with an earlier run, whose --json output is in FILE"},
     {CHOICE(NEUTRAL, "stage", 0, "STAGE", bench.stage, stage_choices), .commands = STREAMS,

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/err.h"
 #include "base/limits.h"
@@ -39,7 +38,7 @@ enum conv_command {
     CONV_COMMAND_VERSION,
 };
 
-enum conv_bench_depth { CONV_BENCH_8_BITS, CONV_BENCH_16_BITS }; // --depth
+enum conv_bench_depth { CONV_BENCH_8_BITS, CONV_BENCH_16_BITS, CONV_BENCH_FLOAT32 }; // --depth
 
 // The layers that `conv bench layers` measures and that --shape names.
 // Strides, padding, dilation and groups are options of their own.

@@ -16,8 +16,6 @@ import images
 from program import EMULATED, hides_instruction_sets, run
 from test_page import render
 
-SVG = "{http://www.w3.org/2000/svg}"
-
 
 def table_of(text):
     """Comma-separated values: a dict for each line."""
@@ -181,7 +179,7 @@ def test_kernels_compare_with_something_else(box):
         assert file.read() == old
 
 
-@pytest.mark.parametrize("options", (("--image-size", "1x1"), ("--depth", "16"),
+@pytest.mark.parametrize("options", (("--image-size", "1x1"), ("--depth", "16"), ("--depth", "32"), ("--depth", "32", "--filter", "gaussian:2,sobel"),
                                      ("--image-size", "5x300", "--images", "2"), ("--size", "5", "--filter", "blur"), ("--filter", "emboss,gaussian"),
                                      ("--filter", "custom", "-k", "0.5 1 0.5 1 2 1 0.5 1 0.5")))
 def test_kernels_checks_whatever_is_measured(box, options):
