@@ -264,8 +264,9 @@ static bool has_numbers(const uint8_t *data, size_t size)
     return false;
 }
 
-bool conv_embedded_image(const uint8_t *data, size_t size)
+bool conv_embedded_image(const void *bytes, size_t size)
 {
+    const uint8_t *data = bytes;
     while (size > 0 && data[size - 1] == 0)
         size--;
     return size >= LEAST_IMAGE &&

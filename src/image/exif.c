@@ -17,8 +17,8 @@
 #define MOST_VISITS 64 // of directories
 
 enum { MAIN, EXIF, GPS, INTEROP, DIRECTORIES };
-enum { SUBFILE = 0x00FE, ORIENTATION = 0x0112, COLOR_SPACE = 0xA001, INTEROP_INDEX = 1 };
-enum { SUBJECT_AREA = 0x9214, SUBJECT_LOCATION = 0xA214 }; // in pixels
+enum { SUBFILE = 0x00FE, DESCRIPTION = 0x010E, ORIENTATION = 0x0112, COLOR_SPACE = 0xA001 };
+enum { GDAL_METADATA = 0xA480, GDAL_NODATA = 0xA481, INTEROP_INDEX = 1 };
 enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, IFD = 13, LONG8 = 16, IFD8 = 18, UTF8 = 129 };
 
 // Bytes of a value of each type.
@@ -29,6 +29,7 @@ static const uint8_t type_size[IFD8 + 1] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4,
 enum text { PLAIN, UTF16, CODED }; // CODED: after a code of 8 bytes
 static const struct rule {
     uint8_t directory, child, text;
+    bool placed; // states places in the image as it is stored; of GeoTIFF and GDAL may be long
     uint16_t first, last;
 } rules[] = {
     {.directory = MAIN, .first = 0x0100, .last = 0x0101}, // size
@@ -42,24 +43,32 @@ static const struct rule {
     {.directory = MAIN, .first = 0x013E, .last = 0x013F}, // white point, primaries
     {.directory = MAIN, .first = 0x0211, .last = 0x0211},
     {.directory = MAIN, .first = 0x0213, .last = 0x0214},
-    {.directory = MAIN, .first = 0x4746, .last = 0x4749}, // rating
-    {.directory = MAIN, .first = 0x8298, .last = 0x8298}, // copyright
+    {.directory = MAIN, .first = 0x4746, .last = 0x4749},                 // rating
+    {.directory = MAIN, .first = 0x8298, .last = 0x8298},                 // copyright
+    {.directory = MAIN, .first = 0x830E, .last = 0x830E, .placed = true}, // ModelPixelScale
+    {.directory = MAIN, .first = 0x8482, .last = 0x8482, .placed = true}, // ModelTiepoint
+    {.directory = MAIN, .first = 0x85D8, .last = 0x85D8, .placed = true}, // ModelTransformation
+    {.directory = MAIN, .first = 0x87AF, .last = 0x87B1, .placed = true}, // GeoKeyDirectory, ...
     {.directory = MAIN, .first = 0x8769, .last = 0x8769, .child = EXIF},
     {.directory = MAIN, .first = 0x8825, .last = 0x8825, .child = GPS},
     {.directory = MAIN, .first = 0x9003, .last = 0x9004}, // as in the next
     {.directory = MAIN, .first = 0x9C9B, .last = 0x9C9F, .text = UTF16},
+    {.directory = MAIN, .first = GDAL_METADATA, .last = GDAL_NODATA, .placed = true},
     {.directory = EXIF, .first = 0x829A, .last = 0x829D}, // exposure
     {.directory = EXIF, .first = 0x8822, .last = 0x8824},
     {.directory = EXIF, .first = 0x8827, .last = 0x8835}, // sensitivity
     {.directory = EXIF, .first = 0x9000, .last = 0x9012}, // version, times
     {.directory = EXIF, .first = 0x9101, .last = 0x9101},
-    {.directory = EXIF, .first = 0x9201, .last = 0x9214}, // shutter to subject area
+    {.directory = EXIF, .first = 0x9201, .last = 0x9213},                 // from shutter speed on
+    {.directory = EXIF, .first = 0x9214, .last = 0x9214, .placed = true}, // subject area
     {.directory = EXIF, .first = 0x9286, .last = 0x9286, .text = CODED},
     {.directory = EXIF, .first = 0x9290, .last = 0x9292},
     {.directory = EXIF, .first = 0x9400, .last = 0x9405},
     {.directory = EXIF, .first = 0xA000, .last = 0xA004}, // version, colour space, size
     {.directory = EXIF, .first = 0xA005, .last = 0xA005, .child = INTEROP},
-    {.directory = EXIF, .first = 0xA20B, .last = 0xA217},
+    {.directory = EXIF, .first = 0xA20B, .last = 0xA213},
+    {.directory = EXIF, .first = 0xA214, .last = 0xA214, .placed = true}, // subject location
+    {.directory = EXIF, .first = 0xA215, .last = 0xA217},
     {.directory = EXIF, .first = 0xA300, .last = 0xA302},
     {.directory = EXIF, .first = 0xA401, .last = 0xA40C},
     {.directory = EXIF, .first = 0xA420, .last = 0xA420},
@@ -146,16 +155,42 @@ static bool take_orientation(struct tree *tree, struct entry *entry)
     uint32_t value = whole ? conv_bytes_get(entry->value, type_size[entry->type], tree->little) : 0;
     if (value < 1 || value > 8 || (tree->orientation[0] | tree->orientation[1]))
         return false;
+    value = tree->cleaning.orientation > 1 ? 1 : value;
     conv_bytes_put(tree->orientation, 2, value, tree->little);
     *entry = (struct entry){ORIENTATION, SHORT, 1, tree->orientation, 2, 0, 0};
     return true;
 }
 
+static bool has(const struct entry *entry, const char *text)
+{
+    return memmem(entry->value, entry->size, text, strlen(text));
+}
+
+// Descriptions in which microscopes' programs state the size, depth and number of images: of OME,
+// ImageJ, Bio-Formats, and tifffile, now and before 2016.
+static bool states_shape(const struct entry *entry)
+{
+    return has(entry, "openmicroscopy.org/Schemas/") || has(entry, "\nimages=") ||
+           has(entry, "\"shape\":") || has(entry, "shape=(");
+}
+
+// False for what turning, another shape of the image or filtering makes untrue.
+static bool stays_true(const struct tree *tree, const struct entry *entry, const struct rule *rule)
+{
+    bool turned = tree->cleaning.orientation > 1, reshaped = turned || tree->cleaning.reshaped;
+    if (rule->directory == MAIN && entry->tag == DESCRIPTION)
+        return !reshaped || !states_shape(entry);
+    if (rule->placed && entry->tag >= GDAL_METADATA) // which states values of samples
+        return !reshaped && !has(entry, "STATISTICS_");
+    return !rule->placed || !turned;
+}
+
 static bool is_good(struct tree *tree, struct entry *entry, const struct rule *rule)
 {
     bool text = rule->text || entry->type == ASCII || entry->type == UTF8;
-    if (entry->size == 0 || entry->size > (text ? MOST_TEXT : MOST_BINARY) ||
-        (text && !is_good_text(tree, entry, rule->text)) ||
+    bool is_long = text || (rule->placed && rule->directory == MAIN);
+    if (entry->size == 0 || entry->size > (is_long ? MOST_TEXT : MOST_BINARY) ||
+        (text && !is_good_text(tree, entry, rule->text)) || !stays_true(tree, entry, rule) ||
         conv_embedded_image(entry->value, entry->size))
         return false;
     return rule->directory != MAIN || entry->tag != ORIENTATION || take_orientation(tree, entry);
@@ -239,14 +274,6 @@ static void read_directory(struct tree *tree, int number, uint64_t at)
 
 // --- turning -------------------------------------------------------------------------------------
 
-static struct entry *find_entry(struct directory *directory, unsigned tag)
-{
-    for (size_t i = 0; i < directory->count; i++)
-        if (directory->entry[i].tag == tag)
-            return &directory->entry[i];
-    return NULL;
-}
-
 static void drop_entry(struct directory *directory, struct entry *entry)
 {
     directory->count--;
@@ -254,35 +281,26 @@ static void drop_entry(struct directory *directory, struct entry *entry)
             (size_t)(directory->entry + directory->count - entry) * sizeof *entry);
 }
 
-// Sizes and resolutions of both axes; each tag of x is even and that of y follows it.
+// Sizes and resolutions of both axes: the tag of y follows that of x.
 static void exchange(struct directory *directory, unsigned tag)
 {
-    struct entry *x = find_entry(directory, tag), *y = find_entry(directory, tag + 1);
-    if (!x || !y)
-        return;
-    struct entry of_x = *x;
-    *x = *y;
-    *y = of_x;
-    x->tag = tag;
-    y->tag = tag + 1;
+    for (size_t i = 1; i < directory->count; i++) {
+        struct entry *x = &directory->entry[i - 1], *y = &directory->entry[i], of_x = *x;
+        if (x->tag != tag || y->tag != tag + 1)
+            continue;
+        *x = *y;
+        *y = of_x;
+        x->tag = tag;
+        y->tag = tag + 1;
+    }
 }
 
 static void turn(struct tree *tree)
 {
-    static const unsigned places[] = {SUBJECT_AREA, SUBJECT_LOCATION};
-    memset(tree->orientation, 0, sizeof tree->orientation);
-    conv_bytes_put(tree->orientation, 2, 1, tree->little);
-    if (tree->cleaning.orientation >= 5) {
-        exchange(&tree->directory[MAIN], 0x0100);
-        exchange(&tree->directory[MAIN], 0x011A);
-        exchange(&tree->directory[EXIF], 0xA002);
-        exchange(&tree->directory[EXIF], 0xA20E); // of the focal plane
-    }
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        struct entry *entry = find_entry(&tree->directory[EXIF], places[i]);
-        if (entry)
-            drop_entry(&tree->directory[EXIF], entry);
-    }
+    exchange(&tree->directory[MAIN], 0x0100);
+    exchange(&tree->directory[MAIN], 0x011A);
+    exchange(&tree->directory[EXIF], 0xA002);
+    exchange(&tree->directory[EXIF], 0xA20E); // of the focal plane
 }
 
 // --- writing -------------------------------------------------------------------------------------
@@ -520,13 +538,12 @@ int conv_exif_orientation(const uint8_t *exif, size_t size)
     return stated ? stated : 1;
 }
 
-// *exif may be where `data` is.
-static bool clean(struct conv_buffer *exif, const uint8_t *data, size_t size,
-                  struct conv_cleaning cleaning)
+bool conv_clean_exif(struct conv_buffer *exif, const uint8_t *data, size_t size,
+                     struct conv_cleaning cleaning)
 {
     struct tree tree = {.cleaning = cleaning};
     read_tree(&tree, data, size);
-    if (cleaning.orientation > 1)
+    if (cleaning.orientation >= 5)
         turn(&tree);
     exif->size = 0;
     while (tree_size(&tree) > CONV_CLEAN_EXIF_MOST)
@@ -544,14 +561,4 @@ static bool clean(struct conv_buffer *exif, const uint8_t *data, size_t size,
     conv_buffer_free(exif);
     *exif = out;
     return true;
-}
-
-bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning)
-{
-    return clean(exif, exif->data, exif->size, cleaning);
-}
-
-bool conv_take_exif(struct conv_buffer *exif, const uint8_t *data, size_t size)
-{
-    return clean(exif, data, size, (struct conv_cleaning){0});
 }

@@ -264,7 +264,8 @@ bool conv_common_clean(struct conv_common *common, struct conv_cleaning cleaning
         common->xmp.size = common->photoshop.size = common->comments.size = 0;
         common->density_x = common->density_y = 0;
     }
-    return (common->exif.size == 0 || conv_clean_exif(&common->exif, cleaning)) &&
+    struct conv_buffer *exif = &common->exif;
+    return (exif->size == 0 || conv_clean_exif(exif, exif->data, exif->size, cleaning)) &&
            (common->xmp.size == 0 || conv_clean_xmp(&common->xmp, cleaning.orientation > 1)) &&
            (common->photoshop.size == 0 || conv_clean_photoshop(&common->photoshop));
 }

@@ -42,6 +42,7 @@ struct conv_cleaning {
     // 2 to 8: pixels are turned from this orientation, so that metadata must not state it, and
     // widths are heights from 5 on; else 0 or 1.
     int orientation;
+    bool reshaped; // channels, depth or the number of frames are not those that the file has
 };
 
 // Cleans what a file has. False: out of memory.
@@ -63,14 +64,13 @@ bool conv_common_icc_fits(const struct conv_buffer *icc, int colors);
 // written anew, so that no bytes stay unread. Each function replaces the content of a buffer, which
 // becomes empty if nothing remains. False: out of memory.
 
-// exif.c: a TIFF structure, with or without the prefix that it has in JPEG files. Standard tags of
-// IFD0, Exif, GPS and Interoperability remain, in their byte order and at most CONV_CLEAN_EXIF_MOST
-// bytes, a segment of JPEG.
+// exif.c: a TIFF structure of any size, with or without the prefix that it has in JPEG files, which
+// may be a TIFF or BigTIFF file, or *exif itself. Standard tags of IFD0, Exif, GPS and
+// Interoperability and those of GeoTIFF remain, in their byte order and at most
+// CONV_CLEAN_EXIF_MOST bytes, a segment of JPEG.
 #define CONV_CLEAN_EXIF_MOST (65535 - 2 - 6)
-bool conv_clean_exif(struct conv_buffer *exif, struct conv_cleaning cleaning);
-
-// The same of a TIFF structure of any size, which may be a TIFF or BigTIFF file, to *exif.
-bool conv_take_exif(struct conv_buffer *exif, const uint8_t *data, size_t size);
+bool conv_clean_exif(struct conv_buffer *exif, const uint8_t *data, size_t size,
+                     struct conv_cleaning cleaning);
 
 // The orientation that a TIFF structure states, with or without that prefix: 1 to 8; 1 if none.
 int conv_exif_orientation(const uint8_t *exif, size_t size);
@@ -111,7 +111,7 @@ void conv_clean_photoshop_next(const struct conv_buffer *photoshop, size_t *at);
 // True if an image file of a common format begins anywhere in the bytes, as it is or written in
 // base64 or hexadecimal digits, in lines of 16 digits or more, or in numbers (FF D8, 255,216), or
 // if there are 256 such digits without a space, which may be compressed data.
-bool conv_embedded_image(const uint8_t *data, size_t size);
+bool conv_embedded_image(const void *bytes, size_t size);
 
 // The same for bytes that are mostly numbers, as those of a colour profile: more of the file must
 // be there, and only as it is.

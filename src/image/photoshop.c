@@ -68,8 +68,8 @@ static bool append_resource(struct conv_buffer *out, unsigned number, const uint
     static const uint8_t none[2] = {0};
     bool named = conv_embedded_is_text(name + 1, name[0]) && name[0] <= MOST_BINARY;
     const uint8_t head[] = {'8', 'B', 'I', 'M', (uint8_t)(number >> 8), (uint8_t)number};
-    const uint8_t length[] = {(uint8_t)(size >> 24), (uint8_t)(size >> 16), (uint8_t)(size >> 8),
-                              (uint8_t)size};
+    uint8_t length[4];
+    conv_bytes_put(length, 4, (uint32_t)size, false);
     return conv_buffer_append(out, head, sizeof head) &&
            conv_buffer_append(out, named ? name : none,
                               named ? ((size_t)name[0] + 2) & ~(size_t)1 : 2) &&
@@ -107,7 +107,7 @@ static bool read_resource(struct resource *resource, const uint8_t *p, size_t le
     if (start > left)
         return false;
     const uint8_t *data = p + start;
-    size_t size = (size_t)conv_bytes_u16(data - 4, false) << 16 | conv_bytes_u16(data - 2, false);
+    size_t size = conv_bytes_u32(data - 4, false);
     if (size > left - start)
         return false;
     size_t whole = start + size + (size & 1);

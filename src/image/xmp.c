@@ -124,11 +124,6 @@ static bool is_dropped(struct packet *packet, struct text name)
            (equals(name, "provenance") && starts(uri, "http://purl.org/dc/terms/"));
 }
 
-static bool has_image(const void *at, size_t size)
-{
-    return conv_embedded_image(at, size);
-}
-
 // --- reading -------------------------------------------------------------------------------------
 
 static bool copy(struct packet *packet, const char *from, const char *to)
@@ -279,7 +274,7 @@ static bool take_attribute(struct packet *packet)
         return false;
     if (space && !add_space(packet, equals(name, "xmlns") ? (struct text){"", 0} : local, value))
         return false;
-    bool image = has_image(value.at, value.size);
+    bool image = conv_embedded_image(value.at, value.size);
     if (space && image)
         return false;
     if (image || (space ? is_dropped_space(value) : is_dropped(packet, name)))
@@ -349,7 +344,8 @@ static bool take_end(struct packet *packet)
         return true;
     }
     if (!packet->names_only && element->leaf &&
-        has_image(packet->out.data + element->content, packet->out.size - element->content)) {
+        conv_embedded_image(packet->out.data + element->content,
+                            packet->out.size - element->content)) {
         packet->out.size = element->start;
         return packet->depth > 0;
     }
@@ -428,7 +424,7 @@ bool conv_clean_xmp(struct conv_buffer *xmp, bool turned)
                 conv_embedded_is_utf8(data, size) && read_packet(&packet, (const char *)data, size);
     packet.names_only = false;
     good = good && read_packet(&packet, (const char *)data, size) &&
-           !has_image(packet.out.data, packet.out.size);
+           !conv_embedded_image(packet.out.data, packet.out.size);
     packet.out.size = good ? trim(packet.out.data, packet.out.size) : 0;
     conv_buffer_free(xmp);
     *xmp = packet.out;

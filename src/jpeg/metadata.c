@@ -84,27 +84,6 @@ static bool append_segment(struct conv_buffer *buffer, int code, const void *nam
            conv_buffer_append(buffer, data, size);
 }
 
-static bool append_icc_part(struct conv_buffer *buffer, int number, int count, const uint8_t *data,
-                            size_t size)
-{
-    uint8_t name[ICC_HEAD] = ICC;
-    name[sizeof ICC] = (uint8_t)number;
-    name[sizeof ICC + 1] = (uint8_t)count;
-    return append_segment(buffer, CONV_MARKER_APP2, name, sizeof name, data, size);
-}
-
-static bool append_jfif(struct conv_buffer *buffer, int unit, unsigned x, unsigned y)
-{
-    uint8_t segment[CONV_JPEG_JFIF_SIZE];
-    memcpy(segment, conv_jpeg_jfif, sizeof segment);
-    segment[JFIF_UNIT] = (uint8_t)unit;
-    segment[JFIF_DENSITY] = (uint8_t)(x >> 8);
-    segment[JFIF_DENSITY + 1] = (uint8_t)x;
-    segment[JFIF_DENSITY + 2] = (uint8_t)(y >> 8);
-    segment[JFIF_DENSITY + 3] = (uint8_t)y;
-    return conv_buffer_append(buffer, segment, sizeof segment);
-}
-
 // A JFIF segment says version, unit and densities after its name.
 static bool is_jfif(const struct conv_marker *marker)
 {
@@ -189,6 +168,7 @@ enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
 // In dots per inch, or per centimetre where only that is exact.
 static bool put_density(struct conv_buffer *buffer, const struct conv_common *common)
 {
+    uint8_t segment[CONV_JPEG_JFIF_SIZE];
     uint64_t x = common->density_x, y = common->density_y;
     int unit = common->metres ? UNIT_INCH : UNIT_NONE;
     if (common->metres) {
@@ -204,7 +184,11 @@ static bool put_density(struct conv_buffer *buffer, const struct conv_common *co
     }
     if (x == 0 || y == 0 || x > 65535 || y > 65535)
         return true;
-    return append_jfif(buffer, unit, (unsigned)x, (unsigned)y);
+    memcpy(segment, conv_jpeg_jfif, sizeof segment);
+    segment[JFIF_UNIT] = (uint8_t)unit;
+    conv_bytes_put(segment + JFIF_DENSITY, 2, (uint32_t)x, false);
+    conv_bytes_put(segment + JFIF_DENSITY + 2, 2, (uint32_t)y, false);
+    return conv_buffer_append(buffer, segment, sizeof segment);
 }
 
 // In as many segments as they need, without a resource in two of them.
@@ -232,12 +216,15 @@ static bool put_photoshop(struct conv_buffer *buffer, const struct conv_buffer *
 
 static bool put_icc(struct conv_buffer *buffer, const struct conv_buffer *icc)
 {
+    uint8_t name[ICC_HEAD] = ICC;
     size_t count = (icc->size + ICC_PART - 1) / ICC_PART;
+    name[sizeof ICC + 1] = (uint8_t)count;
     bool ok = true;
     for (size_t i = 0; i < count && count <= MOST_ICC_PARTS && ok; i++) {
         size_t from = i * ICC_PART, left = icc->size - from;
-        ok = append_icc_part(buffer, (int)i + 1, (int)count, icc->data + from,
-                             left < ICC_PART ? left : ICC_PART);
+        name[sizeof ICC] = (uint8_t)(i + 1);
+        ok = append_segment(buffer, CONV_MARKER_APP2, name, sizeof name, icc->data + from,
+                            left < ICC_PART ? left : ICC_PART);
     }
     return ok;
 }

@@ -164,6 +164,10 @@ bool conv_png_take_text(struct conv_common *common, const struct conv_chunk *chu
 // Appends chunks of cleaned metadata. False: out of memory.
 bool conv_png_put_texts(struct conv_buffer *buffer, const struct conv_common *common);
 
+// Appends a chunk of `head` and `data`, unless it is too long for one. False: out of memory.
+bool conv_png_append_chunk(struct conv_buffer *buffer, uint32_t type, const void *head,
+                           size_t head_size, const uint8_t *data, size_t size);
+
 // conv_png_format.orientation: of the first eXIf chunk.
 int conv_png_orientation(const uint8_t *data, size_t size);
 

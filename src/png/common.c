@@ -271,9 +271,8 @@ int conv_png_orientation(const uint8_t *data, size_t size)
 
 // --- to chunks -----------------------------------------------------------------------------------
 
-// Appends a chunk of `head` and `data`, unless it is too long for one.
-static bool append_chunk(struct conv_buffer *buffer, uint32_t type, const void *head,
-                         size_t head_size, const uint8_t *data, size_t size)
+bool conv_png_append_chunk(struct conv_buffer *buffer, uint32_t type, const void *head,
+                           size_t head_size, const uint8_t *data, size_t size)
 {
     uint8_t frame[8], crc[4];
     size_t start = buffer->size;
@@ -297,8 +296,9 @@ static bool append_deflated(struct conv_buffer *buffer, uint32_t type, const voi
     uint8_t *deflated = ok ? malloc(room) : NULL;
     ok = deflated;
     if (ok)
-        ok = append_chunk(buffer, type, head, head_size, deflated,
-                          libdeflate_zlib_compress(compressor, data, size, deflated, room));
+        ok =
+            conv_png_append_chunk(buffer, type, head, head_size, deflated,
+                                  libdeflate_zlib_compress(compressor, data, size, deflated, room));
     free(deflated);
     if (compressor)
         libdeflate_free_compressor(compressor);
@@ -318,7 +318,8 @@ static bool put_density(struct conv_buffer *buffer, const struct conv_common *co
     conv_chunk_write_u32(data, common->density_x);
     conv_chunk_write_u32(data + 4, common->density_y);
     data[8] = common->metres ? UNIT_METRE : UNIT_UNKNOWN;
-    return append_chunk(buffer, CONV_CHUNK_TYPE('p', 'H', 'Y', 's'), NULL, 0, data, sizeof data);
+    return conv_png_append_chunk(buffer, CONV_CHUNK_TYPE('p', 'H', 'Y', 's'), NULL, 0, data,
+                                 sizeof data);
 }
 
 // Latin-1 in tEXt, else iTXt, whose head is flag and method of compression and two empty texts. A
@@ -336,8 +337,8 @@ static bool put_text(struct conv_buffer *buffer, const char *keyword, size_t key
         return append_deflated(buffer, INTERNATIONAL, head, keyword_size + 4, text, size);
     }
     if (xmp || (!ascii && conv_embedded_is_utf8(text, size)))
-        return append_chunk(buffer, INTERNATIONAL, head, keyword_size + 4, text, size);
-    return append_chunk(buffer, TEXT, head, keyword_size, text, size);
+        return conv_png_append_chunk(buffer, INTERNATIONAL, head, keyword_size + 4, text, size);
+    return conv_png_append_chunk(buffer, TEXT, head, keyword_size, text, size);
 }
 
 static bool put_comments(struct conv_buffer *buffer, const struct conv_common *common)
@@ -378,8 +379,8 @@ bool conv_png_put_texts(struct conv_buffer *buffer, const struct conv_common *co
 {
     bool ok = true;
     if (common->exif.size > 0)
-        ok = append_chunk(buffer, CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), NULL, 0, common->exif.data,
-                          common->exif.size);
+        ok = conv_png_append_chunk(buffer, CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), NULL, 0,
+                                   common->exif.data, common->exif.size);
     if (ok && common->xmp.size > 0)
         ok = put_text(buffer, XMP, sizeof XMP, common->xmp.data, common->xmp.size);
     if (ok && common->photoshop.size > 0)

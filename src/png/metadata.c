@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Selects the chunks of a PNG that are carried from input to output.
-#include <libdeflate.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -14,35 +13,34 @@
 #define MOST_TRIES 4 // damaged ones cost time
 
 // A PNG has one chunk of each `single` type. Those marked `late` may also follow the image data,
-// where the others mean nothing.
+// where the others mean nothing; `color` changes how the image looks.
 static const struct {
     uint32_t type;
-    bool single, late;
+    bool single, late, color;
 } carried[] = {
-    {CONV_CHUNK_TYPE('i', 'C', 'C', 'P'), true, false},
-    {CONV_CHUNK_TYPE('s', 'R', 'G', 'B'), true, false},
-    {CONV_CHUNK_TYPE('g', 'A', 'M', 'A'), true, false},
-    {CONV_CHUNK_TYPE('c', 'H', 'R', 'M'), true, false},
-    {CONV_CHUNK_TYPE('c', 'I', 'C', 'P'), true, false},
-    {CONV_CHUNK_TYPE('m', 'D', 'C', 'V'), true, false},
-    {CONV_CHUNK_TYPE('p', 'H', 'Y', 's'), true, false},
-    {CONV_CHUNK_TYPE('o', 'F', 'F', 's'), true, false},
-    {CONV_CHUNK_TYPE('s', 'C', 'A', 'L'), true, false},
-    {CONV_CHUNK_TYPE('s', 'T', 'E', 'R'), true, false},
-    {CONV_CHUNK_TYPE('b', 'K', 'G', 'D'), true, false},
-    {CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), false, true},
-    {CONV_CHUNK_TYPE('t', 'E', 'X', 't'), false, true},
-    {CONV_CHUNK_TYPE('z', 'T', 'X', 't'), false, true},
-    {CONV_CHUNK_TYPE('i', 'T', 'X', 't'), false, true},
+    {CONV_CHUNK_TYPE('i', 'C', 'C', 'P'), .single = true, .color = true},
+    {CONV_CHUNK_TYPE('s', 'R', 'G', 'B'), .single = true, .color = true},
+    {CONV_CHUNK_TYPE('g', 'A', 'M', 'A'), .single = true, .color = true},
+    {CONV_CHUNK_TYPE('c', 'H', 'R', 'M'), .single = true, .color = true},
+    {CONV_CHUNK_TYPE('c', 'I', 'C', 'P'), .single = true, .color = true},
+    {CONV_CHUNK_TYPE('m', 'D', 'C', 'V'), .single = true, .color = true},
+    {CONV_CHUNK_TYPE('p', 'H', 'Y', 's'), .single = true},
+    {CONV_CHUNK_TYPE('o', 'F', 'F', 's'), .single = true},
+    {CONV_CHUNK_TYPE('s', 'C', 'A', 'L'), .single = true},
+    {CONV_CHUNK_TYPE('s', 'T', 'E', 'R'), .single = true},
+    {CONV_CHUNK_TYPE('b', 'K', 'G', 'D'), .single = true},
+    {CONV_CHUNK_TYPE('e', 'X', 'I', 'f'), .late = true},
+    {CONV_CHUNK_TYPE('t', 'E', 'X', 't'), .late = true},
+    {CONV_CHUNK_TYPE('z', 'T', 'X', 't'), .late = true},
+    {CONV_CHUNK_TYPE('i', 'T', 'X', 't'), .late = true},
 };
 enum { CARRIED_COUNT = sizeof carried / sizeof carried[0] };
 
 static int carried_index(uint32_t type)
 {
-    for (int i = 0; i < CARRIED_COUNT; i++) {
+    for (int i = 0; i < CARRIED_COUNT; i++)
         if (carried[i].type == type)
             return i;
-    }
     return -1;
 }
 
@@ -115,26 +113,20 @@ static void scale_background(uint16_t samples[3], int count, const struct collec
 static bool append_background(const struct conv_chunk *chunk, struct collection *collection)
 {
     uint16_t samples[3];
-    uint8_t bytes[CONV_CHUNK_FRAME + 2 * 3];
+    uint8_t bytes[2 * 3];
     int count = convert_background(samples, chunk, collection);
-    size_t size = 2 * (size_t)count;
     if (count == 0)
         return true;
     if (becomes_gray(collection)) { // BT.601, as the image
         samples[0] =
             (uint16_t)((299u * samples[0] + 587u * samples[1] + 114u * samples[2] + 500) / 1000);
         count = 1;
-        size = 2;
     }
     scale_background(samples, count, collection);
-    conv_chunk_write_u32(bytes, (uint32_t)size);
-    conv_chunk_write_u32(bytes + 4, chunk->type);
-    for (int c = 0; c < count; c++) {
-        bytes[8 + 2 * c] = (uint8_t)(samples[c] >> 8);
-        bytes[9 + 2 * c] = (uint8_t)samples[c];
-    }
-    conv_chunk_write_u32(bytes + 8 + size, libdeflate_crc32(0, bytes + 4, 4 + size));
-    return conv_buffer_append(collection->buffer, bytes, CONV_CHUNK_FRAME + size);
+    for (int c = 0; c < count; c++)
+        conv_bytes_put(bytes + 2 * c, 2, samples[c], false);
+    return conv_png_append_chunk(collection->buffer, chunk->type, NULL, 0, bytes,
+                                 2 * (size_t)count);
 }
 
 // pHYs: pixels per unit of x and y, and the unit.
@@ -142,23 +134,11 @@ static bool append_background(const struct conv_chunk *chunk, struct collection 
 static bool append_turned_density(const struct conv_chunk *chunk,
                                   const struct collection *collection)
 {
-    uint8_t bytes[CONV_CHUNK_FRAME + PHYS_SIZE];
-    memcpy(bytes, chunk->data - 8, 8);
-    memcpy(bytes + 8, chunk->data + 4, 4);
-    memcpy(bytes + 12, chunk->data, 4);
-    bytes[16] = chunk->data[8];
-    conv_chunk_write_u32(bytes + 8 + PHYS_SIZE, libdeflate_crc32(0, bytes + 4, 4 + PHYS_SIZE));
-    return conv_buffer_append(collection->buffer, bytes, sizeof bytes);
-}
-
-static bool is_color(uint32_t type)
-{
-    return type == CONV_CHUNK_TYPE('i', 'C', 'C', 'P') ||
-           type == CONV_CHUNK_TYPE('s', 'R', 'G', 'B') ||
-           type == CONV_CHUNK_TYPE('g', 'A', 'M', 'A') ||
-           type == CONV_CHUNK_TYPE('c', 'H', 'R', 'M') ||
-           type == CONV_CHUNK_TYPE('c', 'I', 'C', 'P') ||
-           type == CONV_CHUNK_TYPE('m', 'D', 'C', 'V');
+    uint8_t turned[PHYS_SIZE];
+    memcpy(turned, chunk->data + 4, 4);
+    memcpy(turned + 4, chunk->data, 4);
+    turned[8] = chunk->data[8];
+    return conv_png_append_chunk(collection->buffer, chunk->type, NULL, 0, turned, PHYS_SIZE);
 }
 
 // Appends a chunk of text or Exif: as it is if it is plain text, else what remains after cleaning.
@@ -213,7 +193,7 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
     if (i >= 0 && carried[i].late)
         return append_text(collection, chunk);
     if ((!profile && chunk->length > MOST_PLAIN) ||
-        (collection->cleaning.look && !is_color(chunk->type)))
+        (collection->cleaning.look && (i < 0 || !carried[i].color)))
         return true;
     bool good = true;
     if (profile && !check_profile(collection, chunk, &good))

@@ -278,7 +278,9 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
     struct conv_image_header output = job->header;
     output.shape = conv_output_shape(config, job);
     const struct conv_cleaning cleaning = {.look = config->strip == CONV_STRIP_MOST,
-                                           .orientation = job->header.orientation};
+                                           .orientation = job->header.orientation,
+                                           .reshaped = output.shape.depth != job->file_depth ||
+                                                       output.shape.channels != job->file_channels};
     if (from == to && from->collect)
         return from->collect(file->bytes, file->size, &output, cleaning, &job->meta, &job->err);
     if (!from->take_common || !to->put_common)

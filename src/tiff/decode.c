@@ -480,7 +480,7 @@ static enum conv_status read_rows(struct reader *reader, const struct conv_image
     return CONV_OK;
 }
 
-static enum conv_status decode_open(const struct conv_tiff_scratch *scratch, struct reader *reader,
+static enum conv_status decode_open(struct conv_codec *codec, struct reader *reader,
                                     const struct conv_image *dst, const struct conv_rows *rows,
                                     struct conv_err *err)
 {
@@ -494,26 +494,26 @@ static enum conv_status decode_open(const struct conv_tiff_scratch *scratch, str
         reader->layout.height != (uint32_t)header->shape.height ||
         (reader->layout.photometric == PHOTOMETRIC_PALETTE && !read_palette(reader)))
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: contradicts its header");
-    if (!conv_buffer_reserve(scratch->band, header->tiff.band_bytes + header->tiff.tile_bytes) ||
-        (rows && !conv_buffer_reserve(scratch->row, conv_image_bytes(&one))))
+    if (!conv_buffer_reserve(&codec->scratch, header->tiff.band_bytes + header->tiff.tile_bytes) ||
+        (rows && !conv_buffer_reserve(&codec->row, conv_image_bytes(&one))))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (rows)
-        conv_image_lay_out(&one, &one, scratch->row->data);
-    reader->band = scratch->band->data;
-    reader->tile = scratch->band->data + header->tiff.band_bytes;
+        conv_image_lay_out(&one, &one, codec->row.data);
+    reader->band = codec->scratch.data;
+    reader->tile = codec->scratch.data + header->tiff.band_bytes;
     reader->tiff.decoding = true;
     return read_rows(reader, dst, &one, rows, err);
 }
 
-enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const uint8_t *data,
-                                  size_t size, const struct conv_image_header *header,
+enum conv_status conv_tiff_decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header,
                                   const struct conv_image *dst, const struct conv_rows *rows,
                                   struct conv_err *err)
 {
-    struct reader reader = {.header = header, .stop = scratch->stop};
+    struct reader reader = {.header = header, .stop = codec->config.stop};
     open_for_reading(&reader.tiff, data, size,
                      most_directory(size) + header->tiff.band_bytes + header->tiff.tile_bytes);
-    enum conv_status status = decode_open(scratch, &reader, dst, rows, err);
+    enum conv_status status = decode_open(codec, &reader, dst, rows, err);
     conv_libtiff_close(&reader.tiff);
     return status;
 }

@@ -407,14 +407,6 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
 
 // --- the row -------------------------------------------------------------------------------------
 
-static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, size_t size,
-                               const struct conv_image_header *header, const struct conv_image *dst,
-                               const struct conv_rows *rows, struct conv_err *err)
-{
-    struct conv_tiff_scratch scratch = {&codec->scratch, &codec->row, codec->config.stop};
-    return conv_tiff_decode(&scratch, data, size, header, dst, rows, err);
-}
-
 static void end_own(struct conv_codec *codec) // also of an image that failed
 {
     conv_libtiff_close(&((struct own *)codec)->writer);
@@ -431,7 +423,7 @@ const struct conv_format conv_tiff_format = {
     .probe = conv_tiff_probe,
     .check_size = conv_tiff_check_size,
     .orientation = conv_exif_orientation,
-    .is_animated = conv_exif_has_pages,
+    .is_animated = conv_tiff_has_pages,
     .has_pages = true,
     .extent = conv_exif_extent,
     .take_common = conv_tiff_take_common,
@@ -442,7 +434,7 @@ const struct conv_format conv_tiff_format = {
     .trim = end_own,
     .decode_bytes = conv_tiff_decode_bytes,
     .encode_bytes = encode_bytes,
-    .decode = decode,
+    .decode = conv_tiff_decode,
     .encode = encode,
     .decodes_bands = decodes_bands,
     .encodes_bands = encodes_bands,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Metadata from and to the first directory of a TIFF. Those of Exif are the same structure in other
 // formats, so image/exif.c reads them; the others are tags of their own.
+#include <ctype.h>
 #include <string.h>
 
 #include "tiff/tiff.h"
@@ -9,6 +10,7 @@
 #define INLINE 4 // bytes of a value that is in its entry
 
 enum {
+    BITS = 258,
     DESCRIPTION = 270,
     X_RESOLUTION = 282,
     Y_RESOLUTION = 283,
@@ -83,17 +85,45 @@ static void take_densities(struct conv_common *common, const uint8_t *data, size
         common->density_x = common->density_y = 0;
 }
 
+// Programs of microscopes may write one directory for many images that follow one another, whose
+// number the description has: ImageJ if they take 4 GiB, tifffile if asked.
+bool conv_tiff_has_pages(const uint8_t *data, size_t size)
+{
+    static const char images[] = "\nimages=", truncated[] = "\"truncated\": true";
+    struct conv_exif_tag found;
+    if (conv_exif_has_pages(data, size))
+        return true;
+    if (!conv_exif_find(data, size, DESCRIPTION, &found))
+        return false;
+    const uint8_t *number = memmem(found.value, found.size, images, strlen(images));
+    size_t left = number ? (size_t)(found.value + found.size - number) - strlen(images) : 0;
+    if (left >= 2 && memcmp(found.value, "ImageJ=", strlen("ImageJ=")) == 0)
+        return number[strlen(images)] != '1' || isdigit(number[strlen(images) + 1]);
+    return found.value[0] == '{' && memmem(found.value, found.size, truncated, strlen(truncated));
+}
+
+// Palettes and few bits are not decoded to what the file states.
+static bool is_stored_as(const struct conv_image *shape, const uint8_t *data, size_t size)
+{
+    struct conv_exif_tag found;
+    return conv_exif_find(data, size, BITS, &found) && found.size == 2 * (size_t)shape->channels &&
+           (int)conv_bytes_u16(found.value, found.little) == shape->depth;
+}
+
 enum conv_status conv_tiff_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *,
+                                       const struct conv_image_header *header,
                                        struct conv_cleaning cleaning, struct conv_common *common,
                                        struct conv_err *err)
 {
+    cleaning.reshaped |=
+        conv_tiff_has_pages(data, size) || !is_stored_as(&header->shape, data, size);
     take_densities(common, data, size);
     bool ok = take_tag(&common->icc, data, size, ICC) && take_tag(&common->xmp, data, size, XMP) &&
               take_tag(&common->photoshop, data, size, PHOTOSHOP) &&
               (common->photoshop.size == 0 || conv_clean_photoshop(&common->photoshop)) &&
               take_captions(&common->photoshop, data, size) &&
-              conv_take_exif(&common->exif, data, size) && conv_common_clean(common, cleaning);
+              conv_clean_exif(&common->exif, data, size, (struct conv_cleaning){0}) &&
+              conv_common_clean(common, cleaning);
     return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
 }
 

@@ -18,14 +18,9 @@ enum conv_status conv_tiff_check_size(const uint8_t *data, size_t size,
                                       const struct conv_image_header *header, struct conv_err *err);
 size_t conv_tiff_decode_bytes(const struct conv_image_header *header, size_t size);
 
-struct conv_tiff_scratch {
-    struct conv_buffer *band, *row; // rows as they are in the file, planes of one row
-    const atomic_int *stop;
-};
-
-// conv_format.decode.
-enum conv_status conv_tiff_decode(const struct conv_tiff_scratch *scratch, const uint8_t *data,
-                                  size_t size, const struct conv_image_header *header,
+// conv_format.decode. codec->scratch: rows as they are in the file; row: planes of one row.
+enum conv_status conv_tiff_decode(struct conv_codec *codec, const uint8_t *data, size_t size,
+                                  const struct conv_image_header *header,
                                   const struct conv_image *dst, const struct conv_rows *rows,
                                   struct conv_err *err);
 
@@ -42,6 +37,8 @@ static inline void conv_tiff_copy(uint8_t *restrict dst, size_t dst_step,
 }
 
 // --- metadata.c ----------------------------------------------------------------------------------
+
+bool conv_tiff_has_pages(const uint8_t *data, size_t size); // conv_format.is_animated
 
 // conv_format.take_common and put_common. What put_common makes begins as the file does: a header,
 // whose offset of the first directory is to be filled in, and what entries of that directory point

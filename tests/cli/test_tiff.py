@@ -3,14 +3,12 @@
 import io
 import os
 import shutil
-import struct
 import subprocess
 import tarfile
 
 import numpy as np
 import pytest
 
-import images
 import jpeg
 import program
 import tiff
@@ -267,6 +265,47 @@ def test_profiles_of_other_colours_are_dropped(box):
     write("a.tif", tiff.make(samples(1), tags={34675: (tiff.UNDEFINED, jpeg.profile())}))
     run("identity", "a.tif", "b.tif")
     assert 34675 not in tiff.tags(read("b.tif"))
+
+
+def test_descriptions_that_state_the_shape(box):
+    """Of OME, ImageJ and tifffile: not true of an image with another depth, number of channels or of images, nor of a turned one."""
+    texts = [b'<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"/>', b"ImageJ=1.53t\nunit=micron\nimages=1\n",
+             b'{"axes": "YXS", "shape": [37, 61, 3]}', b"shape=(37, 61, 3)", b"the shape of water"]
+    for i, text in enumerate(texts):
+        tags = {270: (tiff.ASCII, text + b"\0")}
+        write(f"in/{i}.tif", tiff.make(samples(3), tags={**tags, 274: (tiff.SHORT, [3])}))
+        write(f"pages/{i}.tif", tiff.make(samples(3), tags=tags, pages=2))
+        write(f"few/{i}.tif", tiff.make(samples(1) >> 4, bits=4, tags=tags))
+        write(f"few/palette{i}.tif", tiff.make(samples(1), photometric=3, tags={**tags, 320: (tiff.SHORT, list(range(768)))}))
+    for options in (["in"], ["--gray", "in"], ["--auto-orient", "in"], ["--output-type=u16", "in"], ["--first-frame", "pages"], ["few"]):
+        run("blur", *options, "--force", "out")
+        found = [270 in tiff.tags(read(f"out/{name}")) for name in sorted(os.listdir(options[-1]))]
+        assert found == ([True] * 5 if options == ["in"] else [False, False, False, False, True] * (len(found) // 5)), options
+    run("blur", "in/0.tif", "a.png")
+    run("blur", "--gray", "a.png", "a.tif")
+    assert 270 not in tiff.tags(read("a.tif"))
+    # ImageJ's stacks of 4 GiB and tifffile's truncated series have one directory: all but the first image were lost.
+    for text in (b"ImageJ=1.53t\nimages=12\n\0", b'{"shape": [12, 37, 61], "truncated": true}\0'):
+        write("a.tif", tiff.make(samples(1), tags={270: (tiff.ASCII, text)}))
+        assert "TIFF of several pages" in run("blur", "a.tif", "b.tif", code=1).err
+        run("blur", "--first-frame", "a.tif", "b.tif")
+        assert 270 not in tiff.tags(read("b.tif"))
+
+
+@pytest.mark.parametrize("order, big", (("<", False), (">", True)))
+def test_georeference(box, order, big):
+    """Of GeoTIFF and GDAL: true after filtering, unless the image is turned; values of samples while these have their scale."""
+    places = {33550: (tiff.DOUBLE, [0.5, 0.5, 0]), 33922: (tiff.DOUBLE, [0, 0, 0, 440720.25, 3751320.5, 0] * 40), 34264: (tiff.DOUBLE, [1.5] * 16),
+              34735: (tiff.SHORT, [1, 1, 0, 60] + [1024, 0, 1, 1] * 60), 34736: (tiff.DOUBLE, [6378137.0]), 34737: (tiff.ASCII, b"WGS 84|\0")}
+    values = {42112: (tiff.ASCII, b"<GDALMetadata><Item name='BAND'>7</Item></GDALMetadata>\0"), 42113: (tiff.ASCII, b"255\0")}
+    counted = {42112: (tiff.ASCII, b"<GDALMetadata><Item name='STATISTICS_MAXIMUM' sample='0'>200</Item></GDALMetadata>\0")}
+    for name, tags in (("a", values), ("b", counted)):
+        write(f"{name}.tif", tiff.make(samples(3), order=order, big=big, tags={**places, **tags, 274: (tiff.SHORT, [3])}))
+    for args, want in ((["a.tif"], {**places, **values}), (["b.tif"], places), (["--gray", "a.tif"], places), (["--output-type=u16", "a.tif"], places),
+                       (["--auto-orient", "a.tif"], {}), (["--strip", "a.tif"], {})):
+        run("gaussian", *args, "--force", "out.tif")
+        found = tiff.tags(read("out.tif"))
+        assert {tag: found[tag] for tag in (*places, *values) if tag in found} == {tag: value for tag, (_, value) in want.items()}, args
 
 
 # --- refusals ------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import zlib
 import numpy as np
 
 NONE, LZW, DEFLATE, PACKBITS = 1, 5, 8, 32773
-BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED, LONG8 = 1, 2, 3, 4, 5, 7, 16
-SIZES = {BYTE: "B", ASCII: "s", SHORT: "H", LONG: "I", RATIONAL: "II", UNDEFINED: "s", LONG8: "Q"}
+BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED, DOUBLE, LONG8 = 1, 2, 3, 4, 5, 7, 12, 16
+SIZES = {BYTE: "B", ASCII: "s", SHORT: "H", LONG: "I", RATIONAL: "II", UNDEFINED: "s", DOUBLE: "d", LONG8: "Q"}
 
 
 def packbits(data):

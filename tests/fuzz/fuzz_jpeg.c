@@ -28,7 +28,7 @@ static void check_clean(const struct conv_buffer *buffer, bool (*clean)(struct c
 
 static bool clean_exif(struct conv_buffer *exif)
 {
-    return conv_clean_exif(exif, (struct conv_cleaning){0});
+    return conv_clean_exif(exif, exif->data, exif->size, (struct conv_cleaning){0});
 }
 
 static bool clean_xmp(struct conv_buffer *xmp)
