@@ -21,6 +21,11 @@ uint64_t conv_clock_thread_ns(void)
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
+double conv_clock_process_seconds(void)
+{
+    return (double)read_clock(CLOCK_PROCESS_CPUTIME_ID) / 1e9;
+}
+
 // --- order statistics ----------------------------------------------------------------------------
 
 static int compare(const void *a, const void *b)

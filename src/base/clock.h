@@ -11,6 +11,9 @@ uint64_t conv_clock_ns(void);
 // Nanoseconds of CPU time of the calling thread, which hardly depend on what else runs.
 uint64_t conv_clock_thread_ns(void);
 
+// Seconds of CPU time of all threads of this process.
+double conv_clock_process_seconds(void);
+
 // --- order statistics ----------------------------------------------------------------------------
 
 #ifdef __cplusplus

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -273,13 +272,6 @@ static enum conv_status run_streams(struct conv_bench_device *bench, struct stre
     return status;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec used = {0};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
 static enum conv_status open_overlaps(struct conv_bench_device *bench, struct conv_err *err)
 {
     enum conv_status status = CONV_OK;
@@ -326,7 +318,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
     if (!status)
         status = open_streams(bench, threads, stream_count, err);
     add_tracks(threads, stream_count, trace);
-    double cpu = cpu_seconds();
+    double cpu = conv_clock_process_seconds();
     conv_trace_restart(trace);
     uint64_t start = bench->last = conv_clock_ns();
     bench->end = start + RUN_NS;
@@ -334,7 +326,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
     if (!status)
         status = run_streams(bench, threads, stream_count, err);
     bench->totals.seconds = (double)(bench->last - start) / 1e9;
-    bench->totals.cpu_seconds = cpu_seconds() - cpu;
+    bench->totals.cpu_seconds = conv_clock_process_seconds() - cpu;
     close_overlaps(bench);
     for (int i = 0; i < stream_count; i++)
         bench->device->ops->stream_close(threads[i].stream);

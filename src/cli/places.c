@@ -40,11 +40,9 @@ void conv_places_split(struct conv_places *places, const struct conv_options *op
 
 bool conv_places_was_replaced(const struct conv_places *places)
 {
-    struct conv_paths_id now = {0};
-    if (places->existing.inode)
-        now = identify(places->output);
-    return now.inode &&
-           (now.inode != places->existing.inode || now.device != places->existing.device);
+    const struct conv_paths_id *old = &places->existing;
+    struct conv_paths_id now = old->inode ? identify(places->output) : *old;
+    return now.inode && (now.inode != old->inode || now.device != old->device);
 }
 
 static struct conv_walk_config select_inputs(const struct conv_input_options *selected,

@@ -264,7 +264,7 @@ static enum conv_status check_suffix(const struct conv_output_options *outputs,
                         "name already");
 }
 
-// On a terminal: an image that the last of two operands names may be an input whose output was
+// On a terminal: an image or archive that the last operand names may be an input whose output was
 // forgotten.
 static enum conv_status ask(const struct conv_run_inputs *inputs,
                             const struct conv_options *options, atomic_int *stop,
@@ -273,9 +273,10 @@ static enum conv_status ask(const struct conv_run_inputs *inputs,
     const struct conv_output_options *outputs = &options->outputs;
     const char *output = inputs->places.output;
     char answer[64];
-    if (!inputs->places.existing.inode || !conv_formats_of_name(output) || outputs->force ||
-        outputs->backup || outputs->skip_existing || outputs->update || outputs->resume_path ||
-        outputs->dry_run || outputs->no_save || options->report.quiet || !isatty(STDIN_FILENO) ||
+    bool is_known = output && (conv_formats_of_name(output) || conv_archive_of_path(output));
+    if (!inputs->places.existing.inode || !is_known || outputs->force || outputs->backup ||
+        outputs->skip_existing || outputs->update || outputs->resume_path || outputs->dry_run ||
+        outputs->no_save || options->report.quiet || !isatty(STDIN_FILENO) ||
         !isatty(STDERR_FILENO))
         return CONV_OK;
     fputs("conv: replace ", stderr);
@@ -323,7 +324,7 @@ static enum conv_status check_walk(struct conv_run_inputs *inputs,
     enum conv_status status = check_suffix(&options->outputs, shape, err);
     if (!status && shape->sink == CONV_SINK_FILE)
         status = check_format(options, output, err);
-    if (!status && shape->sink == CONV_SINK_FILE)
+    if (!status && (shape->sink == CONV_SINK_FILE || shape->sink == CONV_SINK_ARCHIVE))
         status = ask(inputs, options, stop, err);
     if (!status)
         status = check_below(shape, output, options, err);

@@ -419,12 +419,6 @@ static uint64_t open_tree(struct tree *tree, const uint8_t *data, size_t size)
                      : conv_bytes_get(tree->data + 4, 4, tree->little);
 }
 
-static void read_tree(struct tree *tree, const uint8_t *data, size_t size)
-{
-    uint64_t first = open_tree(tree, data, size);
-    read_directory(tree, MAIN, first);
-}
-
 static uint64_t number(const struct tree *tree, const struct entry *list, size_t i)
 {
     size_t unit = list->size / list->count;
@@ -533,7 +527,7 @@ bool conv_exif_extent(const uint8_t *data, size_t size, size_t *, uint64_t *byte
 int conv_exif_orientation(const uint8_t *exif, size_t size)
 {
     struct tree tree = {.cleaning = {.look = true}};
-    read_tree(&tree, exif, size);
+    read_directory(&tree, MAIN, open_tree(&tree, exif, size));
     int stated = tree.orientation[0] | tree.orientation[1]; // one of them is 0
     return stated ? stated : 1;
 }
@@ -542,7 +536,7 @@ bool conv_clean_exif(struct conv_buffer *exif, const uint8_t *data, size_t size,
                      struct conv_cleaning cleaning)
 {
     struct tree tree = {.cleaning = cleaning};
-    read_tree(&tree, data, size);
+    read_directory(&tree, MAIN, open_tree(&tree, data, size));
     if (cleaning.orientation >= 5)
         turn(&tree);
     exif->size = 0;

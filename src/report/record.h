@@ -131,9 +131,11 @@ struct conv_report_config {
                      const struct conv_record *record);
     void *listener_user;
     bool quiet, verbose, dry_run;
-    bool each_line; // JSON Lines leave the program one by one: the run has no foreseeable end
-    bool single;    // one image only: without a failure nothing is printed about it
-    bool json;      // JSON Lines on stdout
+    // The run has no foreseeable end: JSON Lines leave the program one by one, and of an input that
+    // comes again the last version decides whether it counts as failed.
+    bool each_line;
+    bool single;           // one image only: without a failure nothing is printed about it
+    bool json;             // JSON Lines on stdout
     const char *json_path; // JSON Lines into this file, or NULL
     enum conv_when progress;
     const struct conv_report_total *total; // for the progress; NULL: unknown

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/features.h"
 #include "base/standard.h"
 #include "report/json.h"
@@ -32,6 +32,7 @@ struct conv_report {
     struct conv_totals totals;
     struct conv_totals seen; // with what is held; for the progress
     struct held_archive *held;
+    struct conv_digest_set failed; // --watch: inputs, with 1 if the last version has failed
     struct conv_progress progress;
     struct conv_order order; // of lines about images that are done or planned
     struct conv_overlap *overlaps[CONV_REPORT_MOST_DEVICES]; // one per device
@@ -43,14 +44,6 @@ struct conv_report {
     struct conv_stall *stall[2];    // of their readers; NULL where there is no need
     struct conv_stall *print_stall; // the same of stdout and stderr
 };
-
-// CPU time of this process.
-static double cpu_seconds(void)
-{
-    struct timespec used = {0};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
 
 void conv_report_print_path(FILE *stream, const char *path)
 {
@@ -73,6 +66,7 @@ static void free_report(struct conv_report *report)
 {
     for (int d = 0; d < report->config.device_count; d++)
         conv_overlap_close(report->overlaps[d]);
+    conv_digest_set_free(&report->failed);
     free(report);
 }
 
@@ -83,6 +77,7 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
     if (!report)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the report");
     report->config = *config;
+    report->failed.data_bytes = sizeof(uint64_t);
     if (config->json)
         report->streams[0] = stdout;
     if (config->json_path)
@@ -116,7 +111,7 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
                        shows && conv_progress_is_wanted(config->progress, config->quiet),
                        config->total);
     report->start_ns = config->start_ns ? config->start_ns : conv_clock_ns();
-    report->start_cpu = config->start_ns ? 0 : cpu_seconds();
+    report->start_cpu = config->start_ns ? 0 : conv_clock_process_seconds();
     *out = report;
     return CONV_OK;
 }
@@ -328,6 +323,23 @@ static bool hold(struct conv_report *report, const struct conv_record *record, u
     return true;
 }
 
+// Of an input that comes again, the last version counts: a failure of an earlier one no longer
+// does. Without memory it stays.
+static void forget_failure(struct conv_report *report, const struct conv_record *record)
+{
+    struct conv_digest name = {0};
+    bool has_failed = record->outcome == CONV_OUTCOME_FAILED;
+    conv_hash_add(&name, record->input, strlen(record->input));
+    if (has_failed)
+        (void)conv_digest_set_add(&report->failed, &name, NULL, NULL);
+    uint64_t *failed = conv_digest_set_data(&report->failed, &name);
+    if (!failed)
+        return;
+    report->totals.failed -= *failed;
+    report->seen.failed -= *failed;
+    *failed = has_failed;
+}
+
 void conv_report_file(struct conv_report *report, const struct conv_record *given)
 {
     const struct conv_report_config *config = &report->config;
@@ -336,6 +348,8 @@ void conv_report_file(struct conv_report *report, const struct conv_record *give
     bool is_kept = given->outcome == CONV_OUTCOME_DONE || given->outcome == CONV_OUTCOME_COPIED;
     char text[REASON_SIZE];
     uint64_t elapsed = conv_clock_ns() - report->start_ns;
+    if (config->each_line)
+        forget_failure(report, record);
     count_record(&report->seen, record, elapsed);
     if (is_kept && given->archive && hold(report, record, elapsed)) {
         conv_report_tick(report);
@@ -426,7 +440,7 @@ void conv_report_totals(const struct conv_report *report, struct conv_totals *to
 {
     *totals = report->totals;
     totals->seconds = (double)(conv_clock_ns() - report->start_ns) / 1e9;
-    totals->cpu_seconds = cpu_seconds() - report->start_cpu;
+    totals->cpu_seconds = conv_clock_process_seconds() - report->start_cpu;
     for (int d = 0; d < report->config.device_count; d++)
         conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
 }

@@ -59,17 +59,17 @@ def test_no_clobber(box, option):
     assert is_embossed("c.png", made["a.png"])
 
 
+@pytest.mark.parametrize("name", ("b.png", "b.tar", "b.zip"))
 @pytest.mark.parametrize("answer, replaces", ((b"y\n", True), (b"n\n", False), (b"\n", False), (b"\x04", False)))
-def test_a_terminal_is_asked(box, answer, replaces):
-    """conv sharpen *.png with two images and a forgotten output."""
-    made = fill(box, "a.png", "b.png")
-    terminal = Terminal(80, "emboss", "a.png", "b.png")
-    terminal.wait_for(r"conv: replace b\.png\? \[y/N\] ")
-    assert (box / "b.png").read_bytes() == made["b.png"].data
+def test_a_terminal_is_asked(box, name, answer, replaces):
+    """conv sharpen *.png with two images and a forgotten output. Archives were replaced unasked."""
+    made = fill(box, "a.png", name)
+    terminal = Terminal(80, "emboss", "a.png", name)
+    terminal.wait_for(rf"conv: replace {name}\? \[y/N\] ".replace(".", r"\."))
+    assert (box / name).read_bytes() == made[name].data
     terminal.type(answer)
     assert terminal.end() == (0 if replaces else 1)
-    assert is_embossed("b.png", made["a.png"]) == replaces
-    assert replaces or (box / "b.png").read_bytes() == made["b.png"].data
+    assert is_embossed("b.png", made["a.png"]) if replaces and name == "b.png" else ((box / name).read_bytes() != made[name].data) == replaces
 
 
 @pytest.mark.parametrize("options, files", (((), ("a.png", "c.png")), (("--force",), ("a.png", "b.png")), (("--backup",), ("a.png", "b.png")),
@@ -81,8 +81,9 @@ def test_when_a_terminal_is_not_asked(box, options, files):
 
 
 def test_scripts_are_told(box):
-    fill(box, "a.png", "b.png")
-    assert run("emboss", "a.png", "b.png").err == "conv: replaced b.png\n"
+    fill(box, "a.png", "b.png", "b.tar", "b.zip")
+    for name in ("b.png", "b.tar", "b.zip"):
+        assert run("emboss", "a.png", name).err.endswith(f"conv: replaced {name}\n")
 
 
 def state():

@@ -156,16 +156,17 @@ def test_dropped_events(tmp_path):
         assert ", 0 failed" in closing(watched.end())
 
 
-def test_a_damaged_image_is_reported_and_its_next_version_is_filtered(tmp_path):
+@pytest.mark.parametrize("versions, failed", (("xg", 0), ("xxgx", 1), ("xxxg", 0), ("xx", 1)))
+def test_the_last_version_decides(tmp_path, versions, failed):
+    """A half-written file that was complete soon after counted as failed, and the watch ended in exit code 1."""
     source, target = folders(tmp_path)
-    made = image()
-    report = tmp_path / "report.jsonl"
+    made, report = image(), tmp_path / "report.jsonl"
     with watch(source, target, "--report", report) as watched:
-        (source / "image.png").write_bytes(made.data[:-40])
-        until(lambda: b"image.png" in report.read_bytes(), watched.process)
-        (source / "image.png").write_bytes(made.data)
-        watched.has("image.png")
-        assert "1 done, 1 failed" in closing(watched.end(code=1))
+        for i, version in enumerate(versions):
+            (source / "image.png").write_bytes(made.data[:-40] if version == "x" else made.data)
+            until(lambda: report.read_bytes().count(b'"failed"') == versions[:i + 1].count("x"), watched.process)
+            until(lambda: version == "x" or (target / "image.png").exists(), watched.process)
+        assert f"{versions.count('g')} done, {failed} failed" in closing(watched.end(code=failed))
 
 
 def test_the_end_of_a_watched_folder(tmp_path):
