@@ -38,7 +38,8 @@ static uint8_t *take_all(struct conv_zip_directory *directory, size_t *size)
     return all;
 }
 
-static void check_round_trip(const struct conv_zip_entry *entry)
+// `mtime`: the time that is read, which may be another one.
+static void check_round_trip(const struct conv_zip_entry *entry, time_t mtime)
 {
     struct conv_zip_directory directory = {0};
     struct conv_zip_record record;
@@ -54,7 +55,8 @@ static void check_round_trip(const struct conv_zip_entry *entry)
     assert_int_equal(record.crc, entry->crc);
     assert_true(record.size == entry->size && record.packed == entry->packed);
     assert_true(record.offset == entry->offset);
-    assert_true(record.mtime == entry->mtime);
+    if (record.mtime != mtime)
+        fail_msg("%lld: %lld", (long long)entry->mtime, (long long)record.mtime);
     assert_false(conv_zip_record_next(&file, &at, &record));
     free(all);
     conv_zip_directory_free(&directory);
@@ -68,7 +70,7 @@ UNIT_TEST(test_records)
         entry.size = sizes[i % 6];
         entry.packed = sizes[i / 6 % 6];
         entry.offset = sizes[i / 36];
-        check_round_trip(&entry);
+        check_round_trip(&entry, entry.mtime);
     }
 }
 
@@ -91,19 +93,8 @@ UNIT_TEST(test_times)
     };
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         struct conv_zip_entry entry = make_entry("a");
-        struct conv_zip_directory directory = {0};
-        struct conv_zip_record record;
-        uint64_t at = 0;
-        size_t size;
         entry.mtime = times[i].mtime;
-        assert_int_equal(conv_zip_directory_add(&directory, &entry, NULL), CONV_OK);
-        uint8_t *all = take_all(&directory, &size);
-        const struct conv_zip_file file = {.data = all, .size = size, .end = directory.size};
-        assert_true(conv_zip_record_next(&file, &at, &record));
-        if (record.mtime != times[i].read)
-            fail_msg("%lld: %lld", (long long)times[i].mtime, (long long)record.mtime);
-        free(all);
-        conv_zip_directory_free(&directory);
+        check_round_trip(&entry, times[i].read);
     }
 }
 
