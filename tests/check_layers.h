@@ -47,9 +47,9 @@ struct check_network_layer {
 };
 void check_case_init_network(struct check_case *c, const struct check_network_layer *network);
 void check_case_free(struct check_case *c);
-// Fills in `expected`, `exact`, `margin` and `useful`. Prints and returns false if the reference
-// differs from a second definition, or if the case proves nothing.
-bool check_case_expect(struct check_case *c);
+// Fills in `expected` and `useful` and, if `define`, `exact` and `margin` by a second definition.
+// Prints and returns false if the reference differs from that, or if the case proves nothing.
+bool check_case_expect(struct check_case *c, bool define);
 // Prints the parameters, and how to repeat the case.
 void check_case_print(const struct check_case *c, const char *variant);
 // What orders the threads of an emulated device and sets its capability.
