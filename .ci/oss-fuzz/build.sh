@@ -4,13 +4,13 @@
 # CFLAGS="-O1 -g1 -fsanitize=address,fuzzer-no-link" .ci/oss-fuzz/build.sh [TARGET...]
 mkdir -p "$OUT"
 # Where the targets run there are no libraries: those of TIFF and WebP, and what they need, are linked statically.
-libraries=$(pkg-config --static --libs libtiff-4 libwebp)
+libraries=$(pkg-config --static --libs-only-l libtiff-4 libwebp | sed -E 's/-l(m|pthread)( |$)/ /g')
 tiff=OFF
 if pkg-config --atleast-version=4.5 libtiff-4; then
     tiff=ON
 fi
 cmake -S "$SRC/conv" -B "$WORK/conv" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
-    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_TIFF=$tiff -DCONV_WEBP=ON -DCMAKE_C_STANDARD_LIBRARIES="$libraries -lstdc++" \
+    -DCONV_CUDA=OFF -DCONV_STATIC=ON -DCONV_TIFF=$tiff -DCONV_WEBP=ON "-DCMAKE_C_STANDARD_LIBRARIES=-Wl,-Bstatic $libraries -lstdc++ -Wl,-Bdynamic -lm" \
     -DCONV_FUZZ=COMPARES -DCONV_TESTS=ON
 targets=("$@")
 if [[ $# -eq 0 ]]; then
