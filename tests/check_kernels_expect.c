@@ -275,19 +275,23 @@ bool check_case_expect(struct check_case *c, bool define)
     return check_case_compare(c, "cpu_reference", false);
 }
 
-// True if every byte of dst that may not be written still holds the guard pattern.
+// True if every byte of dst that may not be written still holds the guard pattern: those before the
+// first row, after each one, and after the last.
 static bool check_guards(const struct check_case *c, int p, const char *variant, bool quiet)
 {
     const struct conv_stencil_plane *plane = &c->planes[p];
-    ptrdiff_t row = plane->width * (ptrdiff_t)check_case_result_bytes(c) + plane->dst_spare;
-    for (ptrdiff_t i = 0; i < (ptrdiff_t)c->dst[p].size; i++) {
-        ptrdiff_t at = i - CHECK_GUARD_BYTES;
-        bool inside = at >= 0 && at < plane->height * plane->dst_stride;
-        if ((inside && at % plane->dst_stride < row) || c->dst[p].data[i] == CHECK_GUARD)
+    size_t row = (size_t)plane->width * check_case_result_bytes(c) + plane->dst_spare, at = 0;
+    for (int y = 0; y <= plane->height; y++, at += row) {
+        size_t next = CHECK_GUARD_BYTES + (size_t)y * (size_t)plane->dst_stride;
+        size_t end = y < plane->height ? next : c->dst[p].size;
+        while (at < end && c->dst[p].data[at] == CHECK_GUARD)
+            at++;
+        if (at == end)
             continue;
         if (!quiet) {
             printf("FAILED %s: plane %d of %d, %dx%d, stride %d: wrote to byte %td of dst\n",
-                   variant, p, c->count, plane->width, plane->height, (int)plane->dst_stride, at);
+                   variant, p, c->count, plane->width, plane->height, (int)plane->dst_stride,
+                   (ptrdiff_t)at - CHECK_GUARD_BYTES);
             check_case_print(c);
         }
         return false;
