@@ -75,11 +75,6 @@ def test_usage_error_names_what_is_wrong(photo, box, typed, named):
     assert sorted(os.listdir(box)) == ["a.png"]
 
 
-def test_mirror_is_refused_with_both_its_meanings(photo):
-    result = run("emboss", "--border=mirror", "a.png", "b.png", code=2)
-    assert re.search(r"reflect\b", result.err) and "reflect101" in result.err
-
-
 @pytest.mark.parametrize("options, divisor, bias, border", (
     (("--border=edge",), 1, 0, "replicate"), (("--border=clamp",), 1, 0, "replicate"), (("--border=nearest",), 1, 0, "replicate"),
     (("--border=wrap", "--bias=7", "--divisor=3"), 3, 7, "wrap"), (("--border", "wrap", "--bias", "7", "--divisor", "3"), 3, 7, "wrap"),
