@@ -207,6 +207,16 @@ void restore_filter(Filter *self, nb::tuple state)
                       length == 11 && nb::cast<bool>(state[10]));
 }
 
+// Pairs of a name and what `name_of` says about it.
+nb::list names_of(const char *name_of(int index, const char **about))
+{
+    nb::list names;
+    const char *about = "";
+    for (int i = 0; const char *name = name_of(i, &about); i++)
+        names.append(nb::make_tuple(name, about));
+    return names;
+}
+
 } // namespace
 
 void bind_filter(nb::module_ &module)
@@ -246,20 +256,8 @@ void bind_filter(nb::module_ &module)
         }
         return names;
     });
-    module.def("filter_names", [] {
-        nb::list names;
-        const char *summary = "";
-        for (int i = 0; const char *name = conv_filter_name(i, &summary); i++)
-            names.append(nb::make_tuple(name, summary));
-        return names;
-    });
-    module.def("kernel_names", [] {
-        nb::list names;
-        const char *device = "";
-        for (int i = 0; const char *name = conv_kernel_name(i, &device); i++)
-            names.append(nb::make_tuple(name, device));
-        return names;
-    });
+    module.def("filter_names", [] { return names_of(conv_filter_name); });
+    module.def("kernel_names", [] { return names_of(conv_kernel_name); });
 }
 
 } // namespace convpy

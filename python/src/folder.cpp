@@ -3,9 +3,12 @@
 // callback and looks for Ctrl-C a few times a second.
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <functional>
+#include <future>
 #include <mutex>
-#include <thread>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -23,33 +26,25 @@ namespace
 
 constexpr auto wait_for_signals = std::chrono::milliseconds(50);
 
-struct FailedFile {
-    std::string path, message;
-};
-
-// Shared by the run and the calling thread.
-struct Run {
+// What the run has said since the calling thread looked last.
+struct News {
     std::mutex lock;
-    std::condition_variable changed;
     conv_folder_progress state = {};
-    std::vector<FailedFile> failures; // since the last look
-    bool news = false, finished = false;
+    std::vector<std::pair<std::string, std::string>> failures; // paths and reasons
+    bool some = false;
     std::atomic<bool> stop{false};
-    conv_status status = CONV_OK;
-    std::string message;
 };
 
 // Called on a thread of the run.
 int note_progress(void *user, const conv_folder_progress *progress)
 {
-    Run &run = *static_cast<Run *>(user);
-    std::lock_guard<std::mutex> guard(run.lock);
-    run.state = *progress;
+    News &news = *static_cast<News *>(user);
+    std::lock_guard<std::mutex> guard(news.lock);
+    news.state = *progress;
     if (progress->path)
-        run.failures.push_back({progress->path, progress->message ? progress->message : ""});
-    run.news = true;
-    run.changed.notify_one();
-    return run.stop ? 1 : 0;
+        news.failures.push_back({progress->path, progress->message ? progress->message : ""});
+    news.some = true;
+    return news.stop ? 1 : 0;
 }
 
 nb::object progress_object(const conv_folder_progress &state, nb::handle failures)
@@ -68,29 +63,24 @@ nb::object path_text(const std::string &path)
     return nb::steal(text);
 }
 
-// Waits for news with the GIL released, then calls the callback. False once the run is over.
-bool look(Run &run, nb::handle callback, nb::list &failures)
+// Adds the news to `failures`, and calls the callback with them.
+void tell(News &news, nb::handle callback, nb::list &failures)
 {
     conv_folder_progress state;
-    std::vector<FailedFile> failed;
-    bool finished, news;
+    std::vector<std::pair<std::string, std::string>> failed;
+    bool some;
     {
-        Unlocked unlocked;
-        std::unique_lock<std::mutex> guard(run.lock);
-        run.changed.wait_for(guard, wait_for_signals, [&] { return run.news || run.finished; });
-        state = run.state;
-        failed.swap(run.failures);
-        finished = run.finished;
-        news = run.news;
-        run.news = false;
+        std::lock_guard<std::mutex> guard(news.lock);
+        state = news.state;
+        failed.swap(news.failures);
+        some = std::exchange(news.some, false);
     }
-    for (const FailedFile &file : failed)
-        failures.append(nb::make_tuple(path_text(file.path), message_text(file.message)));
+    for (const auto &[path, reason] : failed)
+        failures.append(nb::make_tuple(path_text(path), message_text(reason)));
     if (PyErr_CheckSignals() != 0)
         throw nb::python_error();
-    if (news && !callback.is_none())
+    if (some && !callback.is_none())
         callback(progress_object(state, failures));
-    return !finished;
 }
 
 std::vector<std::string> paths_of(nb::handle paths)
@@ -122,38 +112,32 @@ struct Job {
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
 };
 
-void run_job(const Job &job, Run &run)
+// Returns the totals. Throws Failure.
+conv_folder_progress run_job(const Job &job)
 {
-    conv_status status = CONV_OK;
-    std::string message;
-    conv_folder_progress result = {};
-    conv_context_options context_options = CONV_CONTEXT_OPTIONS_INIT;
+    conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
     Settings settings = current_settings();
-    context_options.device = job.device.c_str();
-    context_options.threads = settings.threads;
-    context_options.max_pixels = settings.max_pixels;
+    options.device = job.device.c_str();
+    options.threads = settings.threads;
+    options.max_pixels = settings.max_pixels;
     char text[CONV_MESSAGE_SIZE] = "";
     conv_context *context;
-    status = conv_context_create(&context, &context_options, text);
-    if (status == CONV_OK) {
-        std::vector<const char *> inputs;
-        for (const std::string &input : job.inputs)
-            inputs.push_back(input.c_str());
-        result.size = sizeof result;
-        status = conv_filter_folder(context, job.filter.c_str(), inputs.data(),
-                                    static_cast<int>(inputs.size()), job.output.c_str(),
-                                    &job.options, &result);
-        message = conv_context_message(context);
-        conv_context_destroy(context);
-    } else {
-        message = text;
-    }
-    std::lock_guard<std::mutex> guard(run.lock);
-    run.status = status;
-    run.message = std::move(message);
-    run.state = result;
-    run.finished = true;
-    run.changed.notify_one();
+    conv_status status = conv_context_create(&context, &options, text);
+    if (status != CONV_OK)
+        throw Failure{status, text};
+    std::vector<const char *> inputs;
+    for (const std::string &input : job.inputs)
+        inputs.push_back(input.c_str());
+    conv_folder_progress totals = {};
+    totals.size = sizeof totals;
+    status = conv_filter_folder(context, job.filter.c_str(), inputs.data(),
+                                static_cast<int>(inputs.size()), job.output.c_str(), &job.options,
+                                &totals);
+    std::string message = conv_context_message(context);
+    conv_context_destroy(context);
+    if (status != CONV_OK)
+        throw Failure{status, message};
+    return totals;
 }
 
 // Fills in what the keyword arguments of filter_folder say.
@@ -197,7 +181,7 @@ nb::object filter_folder(nb::handle inputs, nb::handle output, nb::handle filter
                          nb::handle progress, nb::handle device, nb::dict options)
 {
     Job job;
-    Run run;
+    News news;
     job.inputs = paths_of(inputs);
     job.output = paths_of(output)[0];
     job.filter = parse_text(nb::cast<nb::str>(helper("joined")(filter)));
@@ -205,26 +189,27 @@ nb::object filter_folder(nb::handle inputs, nb::handle output, nb::handle filter
     read_options(job, options);
     job.options.filter = &job.chain;
     job.options.progress = note_progress;
-    job.options.user = &run;
+    job.options.user = &news;
 
     nb::list failures;
-    std::thread thread([&] { run_job(job, run); });
-    auto join = [&] {
+    auto run = std::async(std::launch::async, run_job, std::cref(job));
+    auto is_over = [&] {
         Unlocked unlocked;
-        thread.join();
+        return run.wait_for(wait_for_signals) == std::future_status::ready;
     };
     try {
-        while (look(run, progress, failures)) {
-        }
+        while (!is_over())
+            tell(news, progress, failures);
     } catch (...) { // Ctrl-C, or an exception of the callback
-        run.stop = true;
-        join();
+        news.stop = true;
+        {
+            Unlocked unlocked;
+            run.wait();
+        }
         throw;
     }
-    join();
-    if (run.status != CONV_OK)
-        throw Failure{run.status, run.message};
-    return progress_object(run.state, failures);
+    tell(news, progress, failures);
+    return progress_object(run.get(), failures);
 }
 
 void bind_folder(nb::module_ &module)

@@ -321,15 +321,15 @@ nb::tuple bank_weights(nb::str name)
     std::string bank = parse_text(name);
     int32_t filters, height, width;
     char message[CONV_MESSAGE_SIZE] = "";
-    conv_status status =
-        conv_bank_weights(bank.c_str(), &filters, &height, &width, nullptr, 0, message);
-    if (status != CONV_OK)
-        throw Failure{status, message};
+    auto read = [&](float *to, size_t room) {
+        conv_status status =
+            conv_bank_weights(bank.c_str(), &filters, &height, &width, to, room, message);
+        if (status != CONV_OK)
+            throw Failure{status, message};
+    };
+    read(nullptr, 0);
     std::vector<float> weights(static_cast<size_t>(filters) * height * width);
-    status = conv_bank_weights(bank.c_str(), &filters, &height, &width, weights.data(),
-                               weights.size(), message);
-    if (status != CONV_OK)
-        throw Failure{status, message};
+    read(weights.data(), weights.size());
     nb::bytes data(weights.data(), weights.size() * sizeof(float));
     return nb::make_tuple(data, filters, height, width);
 }
