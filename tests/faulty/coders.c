@@ -52,12 +52,6 @@ static struct conv_image find_planes(const struct conv_group *group, const struc
     return found;
 }
 
-static void write_u32(uint8_t *at, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> (24 - 8 * i));
-}
-
 // The file around a zlib stream of that shape; NULL without memory.
 static uint8_t *make_file(const struct memory *memory, const struct conv_image *shape,
                           const uint8_t *stream, size_t stream_bytes, size_t *size)
@@ -65,10 +59,11 @@ static uint8_t *make_file(const struct memory *memory, const struct conv_image *
     struct conv_encoded parts;
     uint8_t *chunk = malloc(stream_bytes + 12), *file = NULL;
     if (chunk) {
-        write_u32(chunk, (uint32_t)stream_bytes);
+        conv_chunk_write_u32(chunk, (uint32_t)stream_bytes);
         memcpy(chunk + 4, "IDAT", 4);
         memcpy(chunk + 8, stream, stream_bytes);
-        write_u32(chunk + 8 + stream_bytes, libdeflate_crc32(0, chunk + 4, stream_bytes + 4));
+        conv_chunk_write_u32(chunk + 8 + stream_bytes,
+                             libdeflate_crc32(0, chunk + 4, stream_bytes + 4));
         conv_png_format.device->frame(memory->codec, shape, NULL, NULL, chunk, stream_bytes + 12,
                                       &parts);
         file = malloc(parts.size);

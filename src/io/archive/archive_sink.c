@@ -76,6 +76,7 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         .archive = item->archive,
         .name = conv_item_target(item),
         .original = body ? body->member.name : NULL,
+        .owner = order->config.is_endless ? item->name : NULL,
         .is_folder = body && body->member.kind == CONV_ARCHIVE_FOLDER,
     };
     if (is_early(order, item)) {
@@ -86,6 +87,9 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         return refuse_lost(&body->member, err);
     enum conv_status status =
         conv_output_names_claim(&order->names, &place, &item->is_repeated, err);
+    if (!status && place.owner &&
+        conv_output_names_has(&order->names, place.archive, place.name, CONV_OUTPUT_WRITTEN))
+        status = conv_err_set(err, CONV_ERR_USAGE, "an earlier version of it is in the archive");
     item->is_refused = status != CONV_OK;
     char target[2 * PATH_MAX];
     if (!status && item->is_link && body->member.kind == CONV_ARCHIVE_SYMLINK &&
@@ -274,7 +278,10 @@ static enum conv_status write_output(struct conv_sink *base, int, const struct c
         .target = item->archive, .member = member, .body = stays ? body : NULL};
     if (is_file)
         entry.content = *file;
-    return put(order, item->number, &entry, err);
+    status = put(order, item->number, &entry, err);
+    if (!status && order->config.is_endless)
+        conv_output_names_note(&order->names, item->archive, member.name, CONV_OUTPUT_WRITTEN);
+    return status;
 }
 
 // True if all members before this one are written, or have their places, or are dropped.

@@ -54,6 +54,7 @@ enum conv_output_fact {
     CONV_OUTPUT_LINK,     // the member is a symbolic link
     CONV_OUTPUT_AWAITED,  // an earlier link leads to the member
     CONV_OUTPUT_OWNER,    // the item that has this name
+    CONV_OUTPUT_WRITTEN,  // the output of an item that may come again is in the archive
 };
 
 void conv_output_names_note(struct conv_output_names *names, int archive, const char *name,

@@ -533,15 +533,12 @@ enum conv_status conv_watch_add(struct conv_watch *watch, const char *path, size
 
 // --- source --------------------------------------------------------------------------------------
 
-static enum conv_source_step hand_out(struct conv_item *item, const char *path,
-                                      const struct conv_watch_root *root,
-                                      enum conv_source_step step)
+static void hand_out(struct conv_item *item, const char *path, const struct conv_watch_root *root)
 {
     size_t length = strlen(path);
     memcpy(item->name, path, length + 1); // below PATH_MAX: conv_paths_join made it
     item->ops = &conv_item_file;
     item->target = root && root->target < length ? root->target : length;
-    return step;
 }
 
 // A failure to report, if there is one.
@@ -550,7 +547,7 @@ static bool take_failure(struct conv_watch *watch, struct conv_item *item, struc
     if (watch->failed.err.status) {
         *err = watch->failed.err;
         watch->failed.err.status = CONV_OK;
-        hand_out(item, watch->failed.path, NULL, CONV_SOURCE_BAD);
+        hand_out(item, watch->failed.path, NULL);
         return true;
     }
     for (int i = 0; i < watch->root_count; i++) {
@@ -559,19 +556,11 @@ static bool take_failure(struct conv_watch *watch, struct conv_item *item, struc
             root->is_reported = true;
             conv_err_set(err, CONV_ERR_IO,
                          "the folder was removed or renamed; it is watched no longer");
-            hand_out(item, root->path, NULL, CONV_SOURCE_BAD);
+            hand_out(item, root->path, NULL);
             return true;
         }
     }
     return false;
-}
-
-static bool is_over(const struct conv_watch *watch)
-{
-    bool over = true;
-    for (int i = 0; i < watch->root_count; i++)
-        over &= watch->roots[i].is_gone;
-    return over;
 }
 
 enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item *item,
@@ -585,13 +574,13 @@ enum conv_source_step conv_watch_next(struct conv_watch *watch, struct conv_item
         uint64_t wait_ns;
         if (find_ready(watch, &wait_ns)) {
             struct conv_watch_arrival *ready = &watch->ready;
-            hand_out(item, ready->path, &watch->roots[ready->root], CONV_SOURCE_ITEM);
+            hand_out(item, ready->path, &watch->roots[ready->root]);
             item->watched = begin_image(watch, ready->path, ready->root);
             free(ready->path);
             ready->path = NULL;
             return CONV_SOURCE_ITEM;
         }
-        if (wait_ns == UINT64_MAX && is_over(watch))
+        if (wait_ns == UINT64_MAX && watch->gone_count == watch->root_count)
             return CONV_SOURCE_END;
         struct pollfd events = {.fd = watch->fd, .events = POLLIN};
         int wait_ms =

@@ -245,6 +245,7 @@ static void list_again(struct conv_watch *watch)
 
 static void end_root(struct conv_watch *watch, int root)
 {
+    watch->gone_count += !watch->roots[root].is_gone;
     watch->roots[root].is_gone = true;
     remove_watched(watch, watch->roots[root].path);
 }

@@ -91,7 +91,7 @@ struct conv_watch {
     int folder_count;
     struct conv_watch_arrivals arrivals;
     struct conv_watch_root *roots;
-    int root_count;
+    int root_count, gone_count;
     // The last version of each file that was handed out, whose further events bring nothing new. By
     // name; a file displaces another one with the same place, which may be handed out twice.
     struct {
