@@ -295,7 +295,7 @@ def test_an_image_of_another_format_takes_the_name(box, options, output):
         assert width() == 8
         (source / "a.jpg").unlink()
         until(lambda: width() == 16, watched.process)
-        assert watched.end(signal.SIGTERM, code=1).count("another image has the same output") == 1
+        assert watched.end(signal.SIGTERM).count("another image has the same output") == 1
 
 
 def test_an_image_that_is_replaced_by_one_of_another_format(box):
