@@ -42,9 +42,13 @@ class Block:
         self.name = f"{document}:{line}"
 
 
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
+
+
 def blocks_of(document):
-    with open(os.path.join(ROOT, document), encoding="utf-8") as file:
-        text = file.read()
+    text = read(document)
     if document == "docs/commands.md":  # the rest is syntax
         start = text.index("## Examples")
         text = "\n" * text[:start].count("\n") + text[start:]
@@ -71,9 +75,8 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
 
 def write_tensors(folder):
     rng = np.random.default_rng(1)
-    np.save(os.path.join(folder, "w.npy"), rng.standard_normal((4, 3, 5, 5)).astype(np.float32))
-    np.save(os.path.join(folder, "weights.npy"), rng.standard_normal((4, 3, 5, 5)).astype(np.float32))
-    np.save(os.path.join(folder, "x.npy"), rng.standard_normal((2, 3, 32, 32)).astype(np.float32))
+    for name, shape in (("w", (4, 3, 5, 5)), ("weights", (4, 3, 5, 5)), ("x", (2, 3, 32, 32))):
+        np.save(os.path.join(folder, f"{name}.npy"), rng.standard_normal(shape).astype(np.float32))
     weights = rng.standard_normal((4, 3, 5, 5)).astype(np.float32)
     header = b'{"conv1.weight":{"dtype":"F32","shape":[4,3,5,5],"data_offsets":[0,%d]}}' % weights.nbytes
     with open(os.path.join(folder, "model.safetensors"), "wb") as file:
@@ -129,9 +132,8 @@ def has_gpu():
 
 
 def run_script(text, folder, interrupted=False, code=0):
-    environment = {**os.environ, "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-    for name in [name for name in environment if name.startswith(("SLURM_", "OMPI_", "PMI_"))]:
-        del environment[name]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_"))}
+    environment.update(PATH=os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"], LC_ALL="C.UTF-8")
     script = "set -euo pipefail\n" + re.sub(r"(?m)^\$ ", "", text)
     process = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -184,20 +186,18 @@ def test_python_is_valid(block):
 
 
 def test_the_version_to_cite_is_that_of_the_program():
-    with open(os.path.join(ROOT, "CITATION.cff"), encoding="utf-8") as file:
-        cited = re.search(r"(?m)^version: (.*)$", file.read())[1]
+    cited = re.search(r"(?m)^version: (.*)$", read("CITATION.cff"))[1]
     assert subprocess.run([BINARY, "--version"], capture_output=True, text=True).stdout.split()[1] == cited
 
 
 def test_benchmarks_that_are_named_exist():
-    """`tools/bench CASE` where figures come from."""
-    named = set()
-    for document in DOCUMENTS:
-        with open(os.path.join(ROOT, document), encoding="utf-8") as file:
-            named |= set(re.findall(r"tools/bench\s+([a-z][a-z-]*)", file.read()))
-    with open(os.path.join(ROOT, "tools", "bench"), encoding="utf-8") as file:
-        cases = {case for cases in re.findall(r'"\w+": "([a-z -]+)"', file.read()) for case in cases.split()}
+    """`tools/bench CASE` where figures come from. A folder that does not exist was a traceback."""
+    def bench(*words):
+        return subprocess.run([os.path.join(ROOT, "tools", "bench"), *words], capture_output=True, text=True, env={**os.environ, "CONV_BINARY": BINARY})
+    named = {case for document in DOCUMENTS for case in re.findall(r"tools/bench\s+([a-z][a-z-]*)", read(document))}
+    cases = set(re.findall(r"(?m)^  ([a-z-]+) ", bench().stdout))
     assert len(cases) > 20 and "competitors" in named and named <= cases, named - cases
+    assert bench("competitors", "/none", "/none/out").stderr == "tools/bench competitors: /none: No such file or directory\n"
 
 
 def test_marks_are_known():
