@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "check_codec.h"
 #include "check_decode.h"

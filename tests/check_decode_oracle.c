@@ -2,7 +2,6 @@
 // The CPU's decoders as the oracle for streams: those that the fast decoder decodes are valid, with
 // these planes. It leaves some valid streams to libpng, because they are costly.
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "check_decode.h"

@@ -2,7 +2,6 @@
 // The encoder of src/jpeg/cuda/ on random batches: its bytes must be libjpeg-turbo's.
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "check_codec.h"
 #include "jpeg/cuda/cuda_jpeg.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Random numbers and filters for check_kernels: one kind of filter for each class of arithmetic.
 #include <math.h>
-#include <string.h>
 
 #include "check_kernels.h"
 #include "filter/parametric.h"

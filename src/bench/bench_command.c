@@ -13,7 +13,6 @@
 #include "cli/run.h"
 #include "cli/run_inputs.h"
 #include "cli/signals.h"
-#include "io/walk/operands.h"
 
 struct command {
     struct conv_options options; // as they take effect

@@ -11,7 +11,6 @@
 #include "bench/bench_launch.h"
 #include "bench/bench_table.h"
 #include "bench/bench_workload.h"
-#include "image/image.h"
 #include "kernels/ladder/ladder.h"
 
 #define LEAST_RUNS 3

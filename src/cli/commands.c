@@ -14,7 +14,6 @@
 #include "image/format.h"
 #include "io/files/paths.h"
 #include "report/json.h"
-#include "report/report.h"
 
 // --- help ----------------------------------------------------------------------------------------
 

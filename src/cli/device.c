@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "cli/device.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "base/features.h"
 #include "run/workload.h"
 
 static bool left_open; // see conv_device_is_left_open

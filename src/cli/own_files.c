@@ -9,9 +9,7 @@
 
 #include "io/files/formats.h"
 #include "io/files/paths.h"
-#include "io/walk/operands.h"
 #include "io/walk/walk.h"
-#include "report/report.h"
 
 #define MOST CONV_OWN_FILES_MOST
 

@@ -2,7 +2,6 @@
 #include "engine/chain.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/err.h"
 

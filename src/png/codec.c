@@ -5,11 +5,9 @@
 #include <ctype.h>
 #include <libdeflate.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
 #include "base/features.h"
-#include "image/interleave.h"
 #include "png/chunk.h"
 #include "png/cpu/cpu_png.h"
 #include "png/png.h"

@@ -4,7 +4,6 @@
 // what they write differs. None holds metadata.
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/features.h"

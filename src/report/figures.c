@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/features.h"
-
 const char *conv_record_stage_name(enum conv_stage stage)
 {
     static const char *const names[CONV_STAGE_COUNT] = {"read",     "decode", "copy_in", "kernel",

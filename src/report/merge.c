@@ -11,7 +11,6 @@
 
 #include "base/buffer.h"
 #include "base/digest.h"
-#include "base/features.h"
 #include "report/json.h"
 #include "report/record.h"
 

@@ -2,7 +2,6 @@
 // TIFF as a row of the table of formats, and its encoder. libtiff compresses strips; the directory
 // after them is written by metadata.c.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <tiffio.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // WebP as a row of the table of formats. The only file that uses libwebp.
-#include <stdlib.h>
 #include <string.h>
 #include <webp/decode.h>
 #include <webp/encode.h>

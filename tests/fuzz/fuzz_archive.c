@@ -3,7 +3,6 @@
 // they declare, and do not expand beyond the limit together. The first byte says if contents are
 // read or skipped.
 #include <stdlib.h>
-#include <string.h>
 
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"

@@ -3,7 +3,6 @@
 // CRC-32) while it is in the cache. A stripe depends on others only by the bit position at which it
 // begins.
 #include <libdeflate.h>
-#include <string.h>
 
 #include "base/parallel.h"
 #include "png/chunk.h"
