@@ -333,7 +333,8 @@ static enum conv_status open_unnamed(struct conv_temporary_file *file, bool forc
                                      struct conv_err *err)
 {
     char folder[PATH_MAX];
-    if (strlen(file->path) + CONV_TEMPORARY_NAME_SIZE > sizeof folder)
+    size_t length = (size_t)(conv_paths_base(file->path) - file->path);
+    if (length + CONV_TEMPORARY_NAME_SIZE > sizeof folder)
         return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", file->path);
     enum conv_status status = conv_paths_make_parent(file->path, err);
     if (!status)
