@@ -4,7 +4,6 @@
 // them as an image of their own, and encodes the rows of the band. Only the results near a cut
 // differ from those of the whole image: they belong to other bands.
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
 #include "base/lock.h"
@@ -315,7 +314,7 @@ static enum conv_status make_next(struct conv_encoded *file, struct conv_err *er
     made.next = file->next;
     made.context = file->context;
     *file = made;
-    job->bytes_out = status ? 0 : job->bytes_out + file->size;
+    job->record.bytes_out = status ? 0 : job->record.bytes_out + file->size;
     job->slice = conv_trace_begin(CONV_STAGE_WRITE);
     return status;
 }

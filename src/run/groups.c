@@ -139,7 +139,7 @@ static bool may_begin_decoding(const struct conv_scheduler *s) CONV_NEEDS(s->loc
 
 void conv_groups_note_decoded(struct conv_scheduler *s, const struct conv_job *job)
 {
-    conv_decode_policy_note_worker(&s->policy, work_of(job), job->ns[CONV_STAGE_DECODE]);
+    conv_decode_policy_note_worker(&s->policy, work_of(job), job->record.ns[CONV_STAGE_DECODE]);
 }
 
 void conv_groups_note_run(struct conv_scheduler *s, struct conv_slot *slot, bool decoded)

@@ -76,15 +76,12 @@ enum conv_job_state {
 
 struct conv_job {
     enum conv_job_state state; // changed by conv_job_move only
-    uint64_t number;           // as in struct conv_record
     struct conv_item item;     // from the source
     struct conv_output output; // where the sink puts it
     struct conv_err err;       // why it failed
-    enum conv_outcome outcome;
-    const char *reason;         // why skipped or planned
-    bool notable;               // as in struct conv_record
+    // What is reported of it; without its names and its shape, which are added at its end.
+    struct conv_record record;
     bool is_written;            // the sink has its output
-    bool replaced;              // as in struct conv_record
     struct conv_input input;    // the item, from announcing to reading; its identity after that
     struct conv_budget *budget; // of `share`; may be NULL
     struct conv_share share;    // for the file's buffer
@@ -102,10 +99,7 @@ struct conv_job {
     struct conv_placed placed;            // its place there
     int image;                            // its number in a group that is coded
     enum conv_coder decode_on; // CONV_CODER_CPU once a device could not decode it, else AUTO
-    bool decoded_on_device, encoded_on_device; // as in struct conv_record
-    size_t bytes_in, bytes_out;
-    uint64_t ns[CONV_STAGE_COUNT];
-    uint64_t slice; // when the current slice of a stage that may be interrupted began
+    uint64_t slice;            // when the current slice of a stage that may be interrupted began
     struct conv_trace_track *track;  // of the worker that has it; may be NULL
     atomic_int *phase;               // of the same worker: job.h
     struct conv_parallel *parallel;  // threads that may help to read it, meanwhile; else NULL

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "run/stages.h"
 
@@ -177,16 +176,11 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
         return NULL;
     struct conv_job *job = s->jobs.free;
     s->jobs.free = job->next;
-    struct conv_metadata meta = job->meta; // keeps its memory
     job->err.text[0] = '\0';
-    job->outcome = CONV_OUTCOME_DONE;
-    job->reason = NULL;
-    job->notable = job->is_written = job->replaced = false;
+    job->record = (struct conv_record){.outcome = CONV_OUTCOME_DONE};
+    job->is_written = false;
     job->header = (struct conv_image_header){0};
-    job->meta = meta;
     job->slot = NULL;
-    job->bytes_in = job->bytes_out = 0;
-    memset(job->ns, 0, sizeof job->ns);
     job->budget = s->config->layer ? NULL : &s->budget; // layer_stage.c
     job->share = (struct conv_share){0};
     job->want = 0;
@@ -195,7 +189,6 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->format = job->output_format = NULL;
     job->output.path[0] = '\0';
     job->decode_on = CONV_CODER_AUTO;
-    job->decoded_on_device = job->encoded_on_device = false;
     conv_job_move(job, CONV_JOB_FOUND);
     return job;
 }
@@ -286,33 +279,21 @@ static bool is_held(const struct conv_scheduler *s)
     return sink && sink->ops->is_written && !s->config->no_save && !s->config->dry_run;
 }
 
-static void report_job(struct conv_scheduler *s, const struct conv_job *job)
-    CONV_NEEDS(s->report_lock)
+static void report_job(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->report_lock)
 {
     const struct conv_sink *sink = s->config->sink;
-    struct conv_record record = {
-        .number = job->number,
-        .input = job->item.name,
-        .title = job->item.ops->title,
-        .are_files = job->item.ops->is_file && sink && sink->ops->makes_files,
-        .archive = is_held(s) ? 1 + job->item.archive : 0,
-        .output = job->output.path[0] ? job->output.path : NULL,
-        .outcome = job->outcome,
-        .reason = job->reason,
-        .err = job->outcome == CONV_OUTCOME_FAILED ? &job->err : NULL,
-        .notable = job->notable,
-        .replaced = job->replaced,
-        .width = job->header.shape.width,
-        .height = job->header.shape.height,
-        .channels = job->header.shape.channels,
-        .depth = job->header.shape.depth,
-        .bytes_in = job->bytes_in,
-        .bytes_out = job->bytes_out,
-        .decoded_on_device = job->decoded_on_device,
-        .encoded_on_device = job->encoded_on_device,
-    };
-    memcpy(record.ns, job->ns, sizeof record.ns);
-    conv_report_file(s->report, &record);
+    struct conv_record *record = &job->record;
+    record->input = job->item.name;
+    record->output = job->output.path[0] ? job->output.path : NULL;
+    record->title = job->item.ops->title;
+    record->are_files = job->item.ops->is_file && sink && sink->ops->makes_files;
+    record->archive = is_held(s) ? 1 + job->item.archive : 0;
+    record->err = job->record.outcome == CONV_OUTCOME_FAILED ? &job->err : NULL;
+    record->width = job->header.shape.width;
+    record->height = job->header.shape.height;
+    record->channels = job->header.shape.channels;
+    record->depth = job->header.shape.depth;
+    conv_report_file(s->report, record);
     int held = is_held(s) ? conv_report_held(s->report) : 0;
     if (held && sink->ops->is_written(sink, held - 1))
         conv_report_settle(s->report, held, CONV_REPORT_KEPT, NULL);
@@ -332,7 +313,7 @@ static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
         job->err = reason;
         return false;
     }
-    job->bytes_out = 0;
+    job->record.bytes_out = 0;
     conv_text_add(job->err.text, sizeof job->err.text, "; ", "copied as it is");
     return true;
 }
@@ -340,7 +321,7 @@ static bool copy_failed(struct conv_scheduler *s, struct conv_job *job)
 // A job without an output leaves its place in the sink.
 static void leave_output(struct conv_scheduler *s, struct conv_job *job)
 {
-    bool has_failed = job->outcome == CONV_OUTCOME_FAILED;
+    bool has_failed = job->record.outcome == CONV_OUTCOME_FAILED;
     if (!job->is_written && !(has_failed && copy_failed(s, job)) &&
         conv_sink_drop(s->config->sink, &job->item) && has_failed)
         conv_text_add(job->err.text, sizeof job->err.text, "; ",
@@ -372,7 +353,7 @@ static void read_later(struct conv_scheduler *s, struct conv_job *job) CONV_NEED
     conv_lock_release(&s->lock);
     (void)conv_sink_drop(s->config->sink, &job->item);
     conv_lock_acquire(&s->report_lock);
-    conv_report_pass(s->report, job->number);
+    conv_report_pass(s->report, job->record.number);
     conv_lock_release(&s->report_lock);
     conv_lock_acquire(&s->lock);
     conv_jobs_drop(s, job);
@@ -386,11 +367,11 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         conv_jobs_drop(s, job);
         return;
     }
-    if (!status && job->item.is_numbered && job->outcome != CONV_OUTCOME_SKIPPED)
+    if (!status && job->item.is_numbered && job->record.outcome != CONV_OUTCOME_SKIPPED)
         status = conv_err_set(&job->err, CONV_ERR_USAGE,
                               "another member has the same output; this one is %s",
                               conv_item_target(&job->item));
-    bool was_read = job->bytes_out > 0; // and encoded: it is the output that failed
+    bool was_read = job->record.bytes_out > 0; // and encoded: it is the output that failed
     bool gone;
     if (status && !was_read && job->item.ops->is_replaced &&
         job->item.ops->is_replaced(&job->item, &job->input, &gone)) {
@@ -398,11 +379,11 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
             read_later(s, job);
             return;
         }
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = "was removed while it was read";
+        job->record.outcome = CONV_OUTCOME_SKIPPED;
+        job->record.reason = "was removed while it was read";
     } else if (status) {
-        job->outcome = CONV_OUTCOME_FAILED;
-        job->reason = job->err.text;
+        job->record.outcome = CONV_OUTCOME_FAILED;
+        job->record.reason = job->err.text;
         if (status == CONV_ERR_MEMORY && job->err.hint == CONV_HINT_NONE && s->config->jobs > 1 &&
             !s->config->ops->async)
             conv_err_hint(&job->err, CONV_HINT_FEWER_WORKERS, 0, status);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "io/files/paths.h"
 #include "run/layer_stage.h"
@@ -13,10 +12,10 @@
 // --- outputs that exist --------------------------------------------------------------------------
 // Skips images whose output exists, is newer or is noted as done; plans the rest of a dry run.
 
-static enum conv_status skip(struct conv_job *job, const char *reason)
+static enum conv_status end_as(struct conv_job *job, enum conv_outcome outcome, const char *reason)
 {
-    job->outcome = CONV_OUTCOME_SKIPPED;
-    job->reason = reason;
+    job->record.outcome = outcome;
+    job->record.reason = reason;
     return CONV_OK;
 }
 
@@ -61,20 +60,16 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     if (S_ISLNK(input.info.st_mode)) {
         // Replacing the link would separate it from its file; replacing the file would reach out of
         // the folder.
-        skip(job, "a symbolic link");
+        end_as(job, CONV_OUTCOME_SKIPPED, "a symbolic link");
         return job->item.is_named ? conv_source_refuse_link(&job->err) : CONV_OK;
     }
-    if (conv_sink_is_noted(config->sink, &job->item, &input.info, &job->output, &input)) {
-        skip(job, CONV_PLAN_REPLACED);
-    } else if (config->dry_run) {
-        enum conv_status status =
-            conv_sink_check(config->sink, &job->item, &input.info, &job->output, &input, &job->err);
-        if (status)
-            return status;
-        job->outcome = CONV_OUTCOME_PLANNED;
-        job->reason = "replaces the input";
-    }
-    return CONV_OK;
+    if (conv_sink_is_noted(config->sink, &job->item, &input.info, &job->output, &input))
+        return end_as(job, CONV_OUTCOME_SKIPPED, CONV_PLAN_REPLACED);
+    if (!config->dry_run)
+        return CONV_OK;
+    enum conv_status status =
+        conv_sink_check(config->sink, &job->item, &input.info, &job->output, &input, &job->err);
+    return status ? status : end_as(job, CONV_OUTCOME_PLANNED, "replaces the input");
 }
 
 // All results go into one file.
@@ -82,11 +77,7 @@ static enum conv_status plan_collected(const struct conv_pipeline_config *config
                                        struct conv_job *job)
 {
     snprintf(job->output.path, sizeof job->output.path, "%s", config->layer->collect->path);
-    if (config->dry_run) {
-        job->outcome = CONV_OUTCOME_PLANNED;
-        job->reason = "new";
-    }
-    return CONV_OK;
+    return config->dry_run ? end_as(job, CONV_OUTCOME_PLANNED, "new") : CONV_OK;
 }
 
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -107,7 +98,7 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
     bool found = has_identity && item->ops->identify(item, &in);
     const char *done = find_done(config, job, found ? &in : NULL, &existing);
     if (done)
-        return skip(job, done);
+        return end_as(job, CONV_OUTCOME_SKIPPED, done);
     if (has_identity && !found)
         return conv_err_errno(&job->err, errno, "cannot open");
     if (!config->dry_run)
@@ -115,11 +106,9 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
     enum conv_status status =
         found ? conv_sink_check(config->sink, item, &in, &job->output, &existing, &job->err)
               : CONV_OK;
-    if (status)
-        return status;
-    job->outcome = CONV_OUTCOME_PLANNED;
-    job->reason = item->is_copy ? "copied unchanged" : plan_reason(config, &existing);
-    return CONV_OK;
+    return status ? status
+                  : end_as(job, CONV_OUTCOME_PLANNED,
+                           item->is_copy ? "copied unchanged" : plan_reason(config, &existing));
 }
 
 enum conv_status conv_plan_check_output(const struct conv_pipeline_config *config,
@@ -137,7 +126,7 @@ enum conv_status conv_plan_check_output(const struct conv_pipeline_config *confi
     enum conv_status status =
         conv_sink_check(config->sink, item, in, &job->output, &existing, &job->err);
     if (status && S_ISREG(in->st_mode))
-        job->bytes_in = (size_t)in->st_size;
+        job->record.bytes_in = (size_t)in->st_size;
     return status;
 }
 

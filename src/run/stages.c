@@ -9,7 +9,6 @@
 #include "base/parallel.h"
 #include "io/files/file_read.h"
 #include "run/layer_stage.h"
-#include "run/pool.h"
 #include "tensor/tensor_formats.h"
 
 // --- codecs --------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ void conv_stages_end(struct conv_job *job, enum conv_stage stage, uint64_t start
         .width = job->header.shape.width,
         .height = job->header.shape.height,
     };
-    job->ns[stage] += conv_trace_end(job->track, stage, start, &item);
+    job->record.ns[stage] += conv_trace_end(job->track, stage, start, &item);
 }
 
 // Files that would take most of the memory for files; a device reads its streams from memory.
@@ -192,7 +191,7 @@ enum conv_status conv_stages_read(const struct conv_pipeline_config *config, str
         status = read_header(config, job);
     // A file that fails is rarely read to its end. The size of a pipe is not known before.
     bool regular = conv_input_is_file(&job->input);
-    job->bytes_in = regular ? (size_t)job->input.info.st_size : job->file->size;
+    job->record.bytes_in = regular ? (size_t)job->input.info.st_size : job->file->size;
     conv_stages_end(job, CONV_STAGE_READ, job->slice);
     return status;
 }
@@ -333,14 +332,14 @@ static enum conv_status write_output(const struct conv_pipeline_config *config, 
     enum conv_status status = config->sink->ops->write(
         config->sink, worker, &job->item, &job->input.info, &job->output, file, &result, &job->err);
     job->is_written = !status;
-    job->replaced = !status && result & CONV_SINK_OVER_FILE;
+    job->record.replaced = !status && result & CONV_SINK_OVER_FILE;
     result &= ~CONV_SINK_OVER_FILE;
     if (result == CONV_SINK_REPLACED) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = CONV_PLAN_REPLACED;
+        job->record.outcome = CONV_OUTCOME_SKIPPED;
+        job->record.reason = CONV_PLAN_REPLACED;
     } else if (result == CONV_SINK_WITHOUT_LIST) {
-        job->reason = CONV_SINK_LIST_LOST;
-        job->notable = true;
+        job->record.reason = CONV_SINK_LIST_LOST;
+        job->record.notable = true;
     }
     return status;
 }
@@ -358,7 +357,7 @@ static enum conv_status pass_over(struct conv_job *job, struct conv_encoded file
 enum conv_status conv_stages_write(const struct conv_pipeline_config *config, int worker,
                                    struct conv_job *job, const struct conv_encoded *file)
 {
-    job->bytes_out = file->size;
+    job->record.bytes_out = file->size;
     if (config->no_save && !file->next)
         return CONV_OK;
     job->slice = conv_trace_begin(CONV_STAGE_WRITE);
@@ -395,7 +394,7 @@ enum conv_status conv_stages_copy(const struct conv_pipeline_config *config, int
     bytes.size = bytes.part[0].size;
     if (!status && !config->no_save)
         status = write_output(config, worker, job, &bytes);
-    job->bytes_in = job->bytes_out = bytes.size;
+    job->record.bytes_in = job->record.bytes_out = bytes.size;
     if (maps && bytes.part[0].data)
         munmap((void *)(uintptr_t)bytes.part[0].data, bytes.size);
     if (maps)
@@ -411,8 +410,8 @@ enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
     struct conv_encoded bytes;
     uint8_t npy_header[CONV_NPY_OWN_HEADER];
     enum conv_status status = encode(config, codecs, job, npy_header, &bytes);
-    job->decoded_on_device = !status && job->slot->group.decoded;
-    job->encoded_on_device = !status && job->slot->group.encoded;
+    job->record.decoded_on_device = !status && job->slot->group.decoded;
+    job->record.encoded_on_device = !status && job->slot->group.encoded;
     conv_stages_end(job, CONV_STAGE_ENCODE, start);
     if (!status)
         status = conv_stages_write(config, worker, job, &bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a worker does to one image, stage by stage. Each function fills job->err on failure and adds
-// its time to job->ns; none of them locks anything.
+// its time to job->record.ns; none of them locks anything.
 #ifndef CONV_RUN_STAGES_H
 #define CONV_RUN_STAGES_H
 
@@ -14,8 +14,8 @@
 
 #define CONV_PLAN_REPLACED "filtered in place already"
 
-// Sets job->outcome: DONE if the image will be filtered, SKIPPED or, in a dry run, PLANNED;
-// job->reason says why. Fails if a dry run sees that the image would fail.
+// Sets job->record.outcome: DONE if the image will be filtered, SKIPPED or, in a dry run, PLANNED;
+// job->record.reason says why. Fails if a dry run sees that the image would fail.
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job);
 
 // Fails if the sink would refuse the output of the input whose identity job->input has. An input

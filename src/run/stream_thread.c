@@ -305,9 +305,9 @@ static void share_times(struct conv_job *job, const struct conv_group *group)
         if (job->placed.out_offset[c] != SIZE_MAX)
             bytes += conv_image_plane_bytes(in->width, in->height, in->depth);
     double share = group->front ? (double)bytes / (double)group->front : 0;
-    job->ns[CONV_STAGE_COPY_IN] = (uint64_t)((double)group->ns_copy_in * share);
-    job->ns[CONV_STAGE_KERNEL] = (uint64_t)((double)group->ns_kernel * share);
-    job->ns[CONV_STAGE_COPY_OUT] = (uint64_t)((double)group->ns_copy_out * share);
+    job->record.ns[CONV_STAGE_COPY_IN] = (uint64_t)((double)group->ns_copy_in * share);
+    job->record.ns[CONV_STAGE_KERNEL] = (uint64_t)((double)group->ns_kernel * share);
+    job->record.ns[CONV_STAGE_COPY_OUT] = (uint64_t)((double)group->ns_copy_out * share);
 }
 
 static bool is_undecoded(const struct conv_slot *slot, const struct conv_job *job,

@@ -39,7 +39,7 @@ static void wake_for(struct conv_scheduler *s, const struct conv_job_list *list)
     if (!list->first)
         return;
     pthread_cond_signal(&s->wake.workers);
-    if (list->first->next && list->first->bytes_in >= LARGE_BYTES)
+    if (list->first->next && list->first->record.bytes_in >= LARGE_BYTES)
         pthread_cond_signal(&s->wake.workers);
 }
 
@@ -129,7 +129,7 @@ static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
                             is_worth_a_turn(&jobs[count - 1]->item)))) {
         steps[count] = next_job(s, jobs[count]);
         *over = steps[count] == CONV_SOURCE_END;
-        jobs[count]->number = *over ? 0 : ++s->numbered;
+        jobs[count]->record.number = *over ? 0 : ++s->numbered;
         count += !*over;
     }
     return count;
@@ -142,9 +142,9 @@ static void finish_unusable(struct conv_scheduler *s, struct conv_job *job,
     enum conv_status status = job->err.status;
     const char *reason = conv_source_skip_reason(step, &job->item);
     if (reason) {
-        job->outcome = CONV_OUTCOME_SKIPPED;
-        job->reason = reason;
-        job->notable = step == CONV_SOURCE_REPEATED;
+        job->record.outcome = CONV_OUTCOME_SKIPPED;
+        job->record.reason = reason;
+        job->record.notable = step == CONV_SOURCE_REPEATED;
         if (step != CONV_SOURCE_REPEATED)
             job->output.path[0] = '\0';
         status = CONV_OK;
@@ -238,7 +238,7 @@ static bool announce_next(struct conv_scheduler *s, struct conv_worker *worker) 
     conv_lock_release(&s->lock);
     job->track = worker->track;
     enum conv_status status = conv_plan_job(s->config, job);
-    bool goes_on = !status && job->outcome == CONV_OUTCOME_DONE;
+    bool goes_on = !status && job->record.outcome == CONV_OUTCOME_DONE;
     if (goes_on) {
         conv_stages_announce(s->config, job);
         status = conv_plan_check_output(s->config, job);
@@ -277,7 +277,7 @@ static void copy(struct conv_scheduler *s, struct conv_worker *worker, struct co
     enum conv_status status = conv_stages_copy(s->config, worker->index, job);
     conv_lock_acquire(&s->lock);
     if (!status)
-        job->outcome = CONV_OUTCOME_COPIED;
+        job->record.outcome = CONV_OUTCOME_COPIED;
     conv_jobs_finish(s, job, status);
 }
 
