@@ -72,9 +72,9 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
     struct conv_walk_config names = options->walk;
     struct conv_walk *walk = NULL;
     struct conv_job *job = calloc(1, sizeof *job);
-    if (names.include_count == 0) {
-        names.include = png_names;
-        names.include_count = 1;
+    if (names.rules.include_count == 0) {
+        names.rules.include = png_names;
+        names.rules.include_count = 1;
     }
     enum conv_status status = CONV_OK;
     if (!job)

@@ -52,12 +52,12 @@ static struct conv_walk_config select_inputs(const struct conv_input_options *se
         .operands = {.inputs = inputs,
                      .input_count = input_count,
                      .recursive = selected->recursive},
-        .include = selected->include.items,
-        .include_count = selected->include.count,
-        .exclude = selected->exclude.items,
-        .exclude_count = selected->exclude.count,
-        .no_ignore = selected->no_ignore,
-        .others = selected->others,
+        .rules = {.include = selected->include.items,
+                  .include_count = selected->include.count,
+                  .exclude = selected->exclude.items,
+                  .exclude_count = selected->exclude.count,
+                  .no_ignore = selected->no_ignore,
+                  .others = selected->others},
     };
 }
 

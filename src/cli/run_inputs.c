@@ -130,27 +130,29 @@ static enum conv_status check_format_text(const struct conv_output_options *outp
 static enum conv_status check_archives(const struct conv_options *options, const char *output,
                                        const struct conv_walk *walk, struct conv_err *err)
 {
-    bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
-    if (options->command == CONV_COMMAND_LAYER && to_archive)
+    const struct conv_output_options *outputs = &options->outputs;
+    bool writes = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
+    bool reads = conv_walk_reads_archives(walk);
+    if (options->command == CONV_COMMAND_LAYER && writes)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "results are .npy files, not members of an archive: name a folder, or "
                             "a .npy file for all, instead of %s",
                             output);
-    if (options->inputs.sample > 0 && conv_walk_reads_archives(walk))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--sample is for files, not for members of archives");
-    if (options->outputs.beside && conv_walk_reads_archives(walk))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--beside is for files, not for members of archives");
-    if (options->outputs.backup && to_archive)
-        return conv_err_set(err, CONV_ERR_USAGE, "--backup is for files, not for an archive");
-    if (options->outputs.preserve && to_archive)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--preserve is for files, not for an archive: members of another one "
-                            "keep mode and time anyway");
-    if (!to_archive && options->outputs.on_error == CONV_ON_ERROR_COPY)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--on-error copy is for archives as outputs; the others are files");
+    const struct {
+        bool applies;
+        const char *text;
+    } refusals[] = {
+        {reads && options->inputs.sample > 0, "--sample is for files, not for members of archives"},
+        {reads && outputs->beside, "--beside is for files, not for members of archives"},
+        {writes && outputs->backup, "--backup is for files, not for an archive"},
+        {writes && outputs->preserve, "--preserve is for files, not for an archive: members of "
+                                      "another one keep mode and time anyway"},
+        {!writes && outputs->on_error == CONV_ON_ERROR_COPY,
+         "--on-error copy is for archives as outputs; the others are files"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (refusals[i].applies)
+            return conv_err_set(err, CONV_ERR_USAGE, "%s", refusals[i].text);
     return CONV_OK;
 }
 
@@ -378,7 +380,7 @@ void conv_run_inputs_close(struct conv_run_inputs *inputs)
     conv_shard_plan_close(inputs->plan);
 }
 
-static void print_none(const struct conv_options *options, const struct conv_walk_count *count)
+static void print_none(const struct conv_options *options, const struct conv_walk_passed *passed)
 {
     struct conv_places places;
     conv_places_split(&places, options);
@@ -400,18 +402,18 @@ static void print_none(const struct conv_options *options, const struct conv_wal
                 options->inputs.exclude.count ? " but not --exclude" : "");
     else if (options->inputs.exclude.count)
         fputs(" passes --exclude", stderr);
-    if (count->ignored)
+    if (passed->ignored)
         fprintf(stderr, " (%" PRIu64 " ignored: ._*, .thumb* or @eaDir; --no-ignore takes them)",
-                count->ignored);
-    if (count->folders)
-        fprintf(stderr, " (%" PRIu64 " %s not entered; --recursive does)", count->folders,
-                count->folders == 1 ? "folder was" : "folders were");
-    if (count->others) {
-        fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", count->others,
-                count->others == 1 ? "file" : "files");
-        conv_report_print_path(stderr, count->other);
-        const char *format = conv_format_of_name(count->other);
-        if (format && !conv_formats_of_name(count->other))
+                passed->ignored);
+    if (passed->folders)
+        fprintf(stderr, " (%" PRIu64 " %s not entered; --recursive does)", passed->folders,
+                passed->folders == 1 ? "folder was" : "folders were");
+    if (passed->others) {
+        fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", passed->others,
+                passed->others == 1 ? "file" : "files");
+        conv_report_print_path(stderr, passed->other);
+        const char *format = conv_format_of_name(passed->other);
+        if (format && !conv_formats_of_name(passed->other))
             fprintf(stderr, "; %s converts %s", conv_formats_converter(format), format);
         fputc(')', stderr);
     }
@@ -422,14 +424,14 @@ static void print_none(const struct conv_options *options, const struct conv_wal
 // that are not entered.
 static void report_passed(const struct conv_walk *walk, struct conv_report *report)
 {
-    const struct conv_walk_count count = conv_walk_count(walk);
+    const struct conv_walk_passed *of = conv_walk_count(walk).passed;
     struct conv_record_passed passed = {
-        .ignored = count.ignored,
-        .images = count.images,
-        .folders = count.folders,
+        .ignored = of->ignored,
+        .images = of->images,
+        .folders = of->folders,
     };
-    for (int i = 0; i < count.format_count; i++)
-        conv_text_add(passed.formats, sizeof passed.formats, ", ", "%s", count.formats[i]);
+    for (int i = 0; i < of->format_count; i++)
+        conv_text_add(passed.formats, sizeof passed.formats, ", ", "%s", of->formats[i]);
     conv_report_passed(report, &passed);
 }
 
@@ -469,11 +471,10 @@ int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_opt
         conv_report_interrupted(report, &rest);
     } else if (code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
-        struct conv_walk_count count = conv_walk_count(selection->walk);
         if (conv_selection_is_shard_empty(options, selection->walk))
             code = CONV_EXIT_OK;
         else
-            print_none(options, &count);
+            print_none(options, conv_walk_count(selection->walk).passed);
         conv_stall_end(conv_signals_stall());
     }
     report_passed(selection->walk, report);

@@ -222,10 +222,8 @@ static enum conv_source_step take_member(struct conv_archive_source *source,
     item->is_copy = !is_named || member->kind != CONV_ARCHIVE_FILE;
     item->is_link = is_link(member);
     if (is_passed_by(source, member, is_named, &status, err)) {
-        if (member->kind == CONV_ARCHIVE_FILE)
-            conv_folder_source_pass_over(source->passed, relative);
-        if (source->others++ == 0)
-            snprintf(source->other, sizeof source->other, "%s", member->name);
+        conv_folder_source_pass_over(source->passed, member->name,
+                                     member->kind == CONV_ARCHIVE_FILE ? relative : NULL);
         return CONV_SOURCE_END;
     }
     if (!status && source->links.folder)

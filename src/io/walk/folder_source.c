@@ -148,34 +148,43 @@ static const char *relative_name(const struct conv_folder_source *folder, const 
 // Counts what the user may take for a part of the job.
 static void pass_over(struct conv_folder_source *folder, const char *name, bool is_folder)
 {
+    struct conv_walk_passed *passed = &folder->passed;
     const char *format = conv_format_of_name(name);
     int at = 0;
     if (folder->rules.include_count || conv_temporary_is(name) || is_ignored(&folder->rules, name))
         return;
-    folder->folders += is_folder;
+    passed->folders += is_folder;
     if (is_folder || !format)
         return;
-    folder->images++;
-    while (at < folder->format_count && strcmp(folder->formats[at], format) < 0)
+    passed->images++;
+    while (at < passed->format_count && strcmp(passed->formats[at], format) < 0)
         at++;
-    if (folder->format_count == CONV_FOLDER_FORMATS ||
-        (at < folder->format_count && strcmp(folder->formats[at], format) == 0))
+    if (passed->format_count == CONV_WALK_FORMATS ||
+        (at < passed->format_count && strcmp(passed->formats[at], format) == 0))
         return;
-    memmove(folder->formats + at + 1, folder->formats + at,
-            (size_t)(folder->format_count++ - at) * sizeof *folder->formats);
-    folder->formats[at] = format;
+    memmove(passed->formats + at + 1, passed->formats + at,
+            (size_t)(passed->format_count++ - at) * sizeof *passed->formats);
+    passed->formats[at] = format;
 }
 
-void conv_folder_source_pass_over(struct conv_folder_source *folder, const char *relative)
+static void count_other(struct conv_walk_passed *passed, const char *name)
+{
+    if (passed->others++ == 0)
+        snprintf(passed->other, sizeof passed->other, "%s", name);
+}
+
+void conv_folder_source_pass_over(struct conv_folder_source *folder, const char *name,
+                                  const char *relative)
 {
     const struct conv_folder_rules *rules = &folder->rules;
-    const char *name = conv_paths_base(relative);
-    if (matches(rules->exclude, rules->exclude_count, relative, false) || is_shut(rules, relative))
+    count_other(&folder->passed, name);
+    if (!relative || matches(rules->exclude, rules->exclude_count, relative, false) ||
+        is_shut(rules, relative))
         return;
     if (!is_included(rules, relative))
-        pass_over(folder, name, false);
+        pass_over(folder, conv_paths_base(relative), false);
     else
-        folder->ignored += is_ignored(rules, name);
+        folder->passed.ignored += is_ignored(rules, conv_paths_base(relative));
 }
 
 // One entry of the innermost folder: CONV_SOURCE_END if it is not an image.
@@ -197,7 +206,7 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
         (enters && strcmp(relative, rules->omitted) == 0))
         return CONV_SOURCE_END;
     if (is_ignored(rules, entry->d_name) && (enters || is_included(rules, relative))) {
-        folder->ignored++;
+        folder->passed.ignored++;
         return CONV_SOURCE_END;
     }
     if (enters) {
@@ -213,9 +222,8 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
                     !is_ignored(rules, entry->d_name);
     if (item->is_copy)
         return CONV_SOURCE_ITEM;
-    if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name) &&
-        folder->others++ == 0)
-        snprintf(folder->other, sizeof folder->other, "%s", entry->d_name);
+    if (!included && kind == KIND_FILE && !conv_temporary_is(entry->d_name))
+        count_other(&folder->passed, entry->d_name);
     if (!included && (kind == KIND_FILE || kind == KIND_FOLDER))
         pass_over(folder, entry->d_name, kind == KIND_FOLDER);
     // A link to a folder could lead in circles: with `recursive` it is skipped, as by find and

@@ -141,8 +141,7 @@ static struct conv_digest digest_file(const char *path)
     struct stat info;
     char folder[PATH_MAX];
     const char *base = conv_paths_base(path);
-    snprintf(folder, sizeof folder, "%.*s", (int)(base - path), path);
-    if (stat(folder[0] ? folder : ".", &info) != 0)
+    if (stat(conv_paths_folder(folder, path), &info) != 0)
         return conv_shard_digest(path); // there is no such file
     struct conv_digest digest = {0};
     const uint64_t numbers[] = {(uint64_t)info.st_dev, (uint64_t)info.st_ino};
@@ -188,8 +187,7 @@ static enum conv_status set_below(const struct conv_list_source *list, struct co
     char folder[PATH_MAX], resolved[PATH_MAX];
     const char *base = conv_paths_base(item->name);
     size_t top = strlen(list->base), size = strlen(item->name);
-    snprintf(folder, sizeof folder, "%.*s", (int)(base - item->name), item->name);
-    if (!conv_paths_resolve(folder[0] ? folder : ".", resolved) ||
+    if (!conv_paths_resolve(conv_paths_folder(folder, item->name), resolved) ||
         (strcmp(resolved, list->base) != 0 && !conv_paths_is_inside(resolved, list->base)))
         return conv_err_set(err, CONV_ERR_USAGE, "is not below %s", list->base);
     const char *below = resolved + top + strspn(resolved + top, "/");

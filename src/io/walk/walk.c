@@ -258,17 +258,10 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
     walk->config = *config;
     walk->left = config->limit ? config->limit : UINT64_MAX;
-    walk->folder.rules = (struct conv_folder_rules){
-        .recursive = operands->recursive,
-        .in_place = operands->in_place,
-        .include = config->include,
-        .include_count = config->include_count,
-        .exclude = config->exclude,
-        .exclude_count = config->exclude_count,
-        .no_ignore = config->no_ignore,
-        .others = config->others,
-        .omitted = walk->shape.below,
-    };
+    walk->folder.rules = config->rules;
+    walk->folder.rules.recursive = operands->recursive;
+    walk->folder.rules.in_place = operands->in_place;
+    walk->folder.rules.omitted = walk->shape.below;
     walk->archive.rules = &walk->folder.rules;
     walk->archive.images_only = config->archives.images_only;
     walk->archive.passed = &walk->folder;
@@ -380,21 +373,13 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config)
 
 struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
 {
-    bool has_example = walk->folder.others > 0;
-    uint64_t others = walk->folder.others + walk->archive.others;
     return (struct conv_walk_count){
         .items = walk->items,
         .are_archives = walk->config.plan && walk->config.whole && walk->archives.count > 0,
         .listed = walk->listed,
         .names = walk->names,
         .is_complete = walk->is_over,
-        .others = others,
-        .other = has_example ? walk->folder.other : walk->archive.other,
-        .ignored = walk->folder.ignored,
-        .images = walk->folder.images,
-        .folders = walk->folder.folders,
-        .formats = walk->folder.formats,
-        .format_count = walk->folder.format_count,
+        .passed = &walk->folder.passed,
     };
 }
 

@@ -13,13 +13,23 @@
 #include "io/walk/operands.h"
 #include "io/walk/shard.h"
 
+// Which files of folders, and members of archives, are taken.
+struct conv_folder_rules {
+    const char *const *include; // globs, see below; no glob: conv_formats_of_name
+    int include_count;
+    const char *const *exclude; // an excluded folder is not entered
+    int exclude_count;
+    bool no_ignore; // take ._*, .thumb* and @eaDir, which are files of other programs
+    bool others;    // hand out the other files as well, to be copied
+    // Set by the walk:
+    bool recursive;
+    bool in_place;       // see struct conv_item
+    const char *omitted; // a folder that is not entered, below the outermost one; "": none
+};
+
 struct conv_walk_config {
     struct conv_operands operands;
-    const char *const *include; // globs: see below
-    int include_count;
-    const char *const *exclude;
-    int exclude_count;
-    bool no_ignore, others; // see struct conv_folder_rules
+    struct conv_folder_rules rules;
     bool watch; // after the images that are there, those that arrive in the folders, until
                 // *stop
     struct conv_archive_settings archives;
@@ -94,19 +104,28 @@ bool conv_walk_is_repeatable(const struct conv_walk_config *config);
 // wait for the first name of a list. CONV_ERR_MEMORY.
 enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct conv_err *err);
 
+#define CONV_WALK_FORMATS 16
+
+// What a walk passes over.
+struct conv_walk_passed {
+    uint64_t others;  // files in folders whose names do not match, and members of archives
+    char other[256];  // the name of the first of them
+    uint64_t ignored; // files and folders of other programs: struct conv_folder_rules
+    // Without `include`: files whose names are those of other image formats, and the formats, each
+    // once and sorted; folders that are not entered.
+    uint64_t images, folders;
+    const char *formats[CONV_WALK_FORMATS];
+    int format_count;
+};
+
 struct conv_walk_count {
     uint64_t items;    // handed out, CONV_SOURCE_BAD included, copies not
     uint64_t listed;   // images found, in whatever shard
     bool are_archives; // `listed` counts archives, which are divided as a whole
     // Of the names of all images found, in any order; without a plan 0.
     struct conv_digest names;
-    bool is_complete;         // nothing is left to be found
-    uint64_t others;          // files in folders whose names do not match, and members of archives
-    const char *other;        // the name of the first of them; belongs to the walk
-    uint64_t ignored;         // files and folders of other programs: struct conv_folder_rules
-    uint64_t images, folders; // passed over: struct conv_folder_source
-    const char *const *formats; // of these images; belongs to the walk
-    int format_count;
+    bool is_complete;                      // nothing is left to be found
+    const struct conv_walk_passed *passed; // belongs to the walk
 };
 
 // Not while another thread takes a step.

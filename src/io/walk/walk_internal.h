@@ -24,25 +24,10 @@ typedef enum conv_source_step conv_step_fn(void *from, struct conv_item *item,
 // followed.
 #define CONV_FOLDER_LEVELS 256
 
-// Globs: walk.h.
-struct conv_folder_rules {
-    bool recursive;
-    bool in_place;              // see struct conv_item
-    const char *const *include; // no glob: conv_formats_of_name
-    int include_count;
-    const char *const *exclude; // an excluded folder is not entered
-    int exclude_count;
-    bool no_ignore;      // take ._*, .thumb* and @eaDir, which are files of other programs
-    bool others;         // hand out the other files as well, to be copied
-    const char *omitted; // a folder that is not entered, below the outermost one; "": none
-};
-
 // True if a file is taken, by its name and the folders it is in, and if a folder is entered;
 // `relative`: its path below the outermost folder. Any thread.
 bool conv_folder_rules_take(const struct conv_folder_rules *rules, const char *relative);
 bool conv_folder_rules_enter(const struct conv_folder_rules *rules, const char *relative);
-
-#define CONV_FOLDER_FORMATS 16
 
 // Starts as {.rules =}, whose arrays stay the caller's.
 struct conv_folder_source {
@@ -54,14 +39,7 @@ struct conv_folder_source {
     int depth;           // open folders; 0: none
     char here[PATH_MAX]; // the innermost of them
     size_t target;       // of its items' names: struct conv_item
-    uint64_t others;     // files skipped because their names do not match
-    char other[256];     // the first of them
-    uint64_t ignored;    // files and folders skipped because of their names: no_ignore
-    // Without `include`: files whose names are those of other image formats, and the formats, each
-    // once and sorted; folders that are not entered.
-    uint64_t images, folders;
-    const char *formats[CONV_FOLDER_FORMATS];
-    int format_count;
+    struct conv_walk_passed passed;
 };
 
 // Opens a folder, after the end of the one before. `target`: offset in its path at which the names
@@ -71,8 +49,9 @@ enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, con
 conv_step_fn conv_folder_source_next;
 void conv_folder_source_close(struct conv_folder_source *folder);
 
-// Counts a file that is skipped, elsewhere than in a folder, in folder->images or folder->ignored.
-void conv_folder_source_pass_over(struct conv_folder_source *folder, const char *relative);
+// Counts a member of an archive that is skipped; `relative` NULL: it is no file.
+void conv_folder_source_pass_over(struct conv_folder_source *folder, const char *name,
+                                  const char *relative);
 
 // --- lists ---------------------------------------------------------------------------------------
 
@@ -114,7 +93,7 @@ struct conv_archive_source {
     // Set by the caller.
     const struct conv_folder_rules *rules; // which names are images
     bool images_only;                      // other members than images are skipped
-    struct conv_folder_source *passed;     // counts the files that are skipped
+    struct conv_folder_source *passed;     // counts what is skipped
     size_t usual, most;                    // as of conv_source_limit
     size_t spare;                          // bytes of unused buffers
     // Outputs are files below links.folder: members need names that stay in it, and links cannot be
@@ -130,8 +109,6 @@ struct conv_archive_source {
     bool has_begun;                 // it had a header
 
     atomic_size_t held; // bytes in memory: members of streams, copies of archives
-    uint64_t others;    // members passed by
-    char other[256];    // the first of them
     struct conv_archive_held *held_first, **held_end; // links that come later
     struct conv_archive_unit *closed; // the archive of all of them: their own may be closed
 };
