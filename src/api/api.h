@@ -33,12 +33,12 @@ static inline bool conv_api_is_on_device(const conv_context *context, conv_memor
 }
 
 // Called at the beginning of each interface function: makes the device the current one.
-// CONV_ERR_DEVICE if it is lost.
+// CONV_ERR_USAGE if `context` is NULL, CONV_ERR_DEVICE if the device is lost.
 enum conv_status conv_api_begin(conv_context *context);
 
 // Called at its end, also after a failure to begin: restores the caller's current device, notes the
 // loss of the device, adds the hint to the text in the words of conv.h, and returns `status`. The
-// text is in context->err.
+// text is in context->err. `context` may be NULL.
 enum conv_status conv_api_end(conv_context *context, enum conv_status status);
 
 // Writes the reason of a failure, with its hint in the words of conv.h, cut to `size` bytes;
@@ -125,10 +125,12 @@ struct conv_api_batch {
     bool device_lost;
 };
 
-// Begins a batch of `count` files, unless *status, that of the call so far, is a failure: marks all
-// items as CONV_OK, and sets batch->memory to `count` times `size` bytes, all zeros. False after a
-// failure: every item then has its status and reason, and *status is the call's result.
-bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context, conv_item *items,
+// Begins a batch of `count` files, unless *status, that of the call so far, is a failure: checks
+// these arguments of the call, marks all items as CONV_OK, and sets batch->memory to `count` times
+// `size` bytes, all zeros. False after a failure: every item then has its status and reason, and
+// *status is the call's result.
+bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context,
+                         const conv_bytes *files, const conv_image *images, conv_item *items,
                          int count, size_t size, enum conv_status *status);
 
 // Notes that item `index` failed. Any thread.

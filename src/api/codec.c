@@ -14,7 +14,6 @@
 // occupy memory for the rest of the context's life.
 #define KEEP ((size_t)64 << 20)
 
-// Of one worker for one format.
 enum conv_status conv_api_find_format(const struct conv_format **format, const char *extension,
                                       struct conv_err *err)
 {
@@ -62,13 +61,19 @@ enum conv_status conv_api_coder_get(conv_context *context, int worker,
 
 // --- batches -------------------------------------------------------------------------------------
 
-bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context, conv_item *items,
+bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context,
+                         const conv_bytes *files, const conv_image *images, conv_item *items,
                          int count, size_t size, enum conv_status *status)
 {
     struct conv_memory_pools *pools = context->device->pools;
     struct conv_err *err = &context->err;
     *batch = (struct conv_api_batch){
         .context = context, .items = items, .count = count, .first_failed = INT_MAX};
+    if (!*status && count < 0)
+        *status =
+            conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
+    if (!*status && count > 0 && (!files || !images))
+        *status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", files ? "images" : "files");
     if (!*status && !context->coders) {
         context->coders =
             calloc((size_t)(context->device->threads * conv_format_count), sizeof *context->coders);

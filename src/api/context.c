@@ -70,6 +70,8 @@ char *conv_api_explain(char *text, size_t size, const struct conv_err *err)
 
 enum conv_status conv_api_begin(conv_context *context)
 {
+    if (!context)
+        return CONV_ERR_USAGE;
     if (context->lost)
         return conv_err_set(&context->err, CONV_ERR_DEVICE,
                             "the device of this context was lost: destroy the context");
@@ -81,6 +83,8 @@ enum conv_status conv_api_begin(conv_context *context)
 
 enum conv_status conv_api_end(conv_context *context, enum conv_status status)
 {
+    if (!context)
+        return status;
     struct conv_err *err = &context->err;
     if (context->entered)
         context->device->ops->leave(context->device, context->previous);
@@ -254,8 +258,6 @@ static bool is_memory(conv_memory memory)
 
 conv_status conv_allocate(conv_context *context, conv_memory memory, size_t bytes, void **data)
 {
-    if (!context)
-        return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && (!data || !is_memory(memory)))
         status = conv_err_set(&context->err, CONV_ERR_USAGE, "%s",
@@ -276,10 +278,8 @@ void conv_free(conv_context *context, conv_memory memory, void *data)
 conv_status conv_copy(conv_context *context, void *result, conv_memory result_memory,
                       const void *source, conv_memory source_memory, size_t bytes, void *stream)
 {
-    if (!context)
-        return CONV_ERR_USAGE;
-    struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
+    struct conv_err *err = status ? NULL : &context->err;
     if (!status && (!is_memory(result_memory) || !is_memory(source_memory)))
         status = conv_err_set(err, CONV_ERR_USAGE, "a memory argument is not a kind of memory");
     if (!status && bytes > 0 && (!result || !source))
@@ -300,8 +300,6 @@ conv_status conv_copy(conv_context *context, void *result, conv_memory result_me
 
 conv_status conv_stream_wait(conv_context *context, void *stream)
 {
-    if (!context)
-        return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context))
         status = context->device->ops->stream_wait(context->device, stream, &context->err);
@@ -310,8 +308,6 @@ conv_status conv_stream_wait(conv_context *context, void *stream)
 
 conv_status conv_context_wait(conv_context *context)
 {
-    if (!context)
-        return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context))
         status = context->device->ops->synchronise(context->device, &context->err);
@@ -320,8 +316,6 @@ conv_status conv_context_wait(conv_context *context)
 
 conv_status conv_stream_order(conv_context *context, void *earlier, void *later)
 {
-    if (!context)
-        return CONV_ERR_USAGE;
     enum conv_status status = conv_api_begin(context);
     if (!status && !conv_api_is_cpu(context) && earlier != later) {
         const struct conv_device_ops *ops = context->device->ops;

@@ -425,13 +425,8 @@ static void check_apart(struct decoding *decoding)
 
 // --- the call ------------------------------------------------------------------------------------
 
-static enum conv_status check_call(const conv_bytes *files, int count, const conv_image *images,
-                                   const conv_decode_options *options, struct conv_err *err)
+static enum conv_status check_options(const conv_decode_options *options, struct conv_err *err)
 {
-    if (count < 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
-    if (count > 0 && (!files || !images))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
     if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
         return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there must be 1 to 4, or 0",
                             options->channels);
@@ -487,8 +482,8 @@ static enum conv_status decode_files(conv_context *context, const char *extensio
     if (!status && extension)
         status = conv_api_find_format(&decoding.format, extension, err);
     if (!status)
-        status = check_call(files, count, images, &decoding.options, err);
-    if (!conv_api_batch_open(&decoding.batch, context, items, count,
+        status = check_options(&decoding.options, err);
+    if (!conv_api_batch_open(&decoding.batch, context, files, images, items, count,
                              sizeof *decoding.list + sizeof *decoding.items, &status))
         return status;
     decoding.list = decoding.batch.memory;

@@ -230,16 +230,6 @@ static void encode_on_device(struct encoding *encoding, void *stream)
 
 // --- the call ------------------------------------------------------------------------------------
 
-static enum conv_status check_call(const conv_image *images, int count, const conv_bytes *files,
-                                   struct conv_err *err)
-{
-    if (count < 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
-    if (count > 0 && (!files || !images))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL", files ? "`images`" : "`files`");
-    return CONV_OK;
-}
-
 static void encode_all(struct encoding *encoding, const conv_image *images, void *stream)
 {
     conv_context *context = encoding->context;
@@ -277,11 +267,10 @@ static enum conv_status encode_images(struct encoding *encoding, enum conv_statu
     struct conv_file_memory *memory = &encoding->memory;
     size_t each = sizeof *encoding->list + sizeof *encoding->items + sizeof *memory->memory +
                   sizeof *memory->sizes + sizeof *memory->indices;
-    if (!status)
-        status = check_call(images, count, encoding->files, &encoding->context->err);
     for (int i = 0; encoding->files && i < count; i++)
         encoding->files[i] = (conv_bytes){NULL, 0};
-    if (!conv_api_batch_open(&encoding->batch, encoding->context, items, count, each, &status))
+    if (!conv_api_batch_open(&encoding->batch, encoding->context, encoding->files, images, items,
+                             count, each, &status))
         return status;
     encoding->list = encoding->batch.memory;
     if (count > 0) {

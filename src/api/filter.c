@@ -184,10 +184,8 @@ static conv_status create(conv_filter **filter, conv_context *context,
     conv_filter_options own = CONV_FILTER_OPTIONS_INIT;
     if (filter)
         *filter = NULL;
-    if (!context)
-        return CONV_ERR_USAGE;
-    struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
+    struct conv_err *err = status ? NULL : &context->err;
     if (!status && (!filter || !(definition->text || definition->is_matrix)))
         status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", filter ? "text" : "filter");
     if (!status)

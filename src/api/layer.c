@@ -216,10 +216,8 @@ conv_status conv_layer_create(conv_layer **out, conv_context *context, const flo
     conv_layer_options own = CONV_LAYER_OPTIONS_INIT;
     if (out)
         *out = NULL;
-    if (!context)
-        return CONV_ERR_USAGE;
-    struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
+    struct conv_err *err = status ? NULL : &context->err;
     if (!status && (!out || !options))
         status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", out ? "options" : "layer");
     if (!status)
