@@ -25,6 +25,10 @@ const struct conv_archive_format conv_archive_tar = {
     .trailer = conv_tar_trailer,
 };
 
+#define PACKED(NAME, MAGIC, ...)                                                                   \
+    .name = NAME, .extensions = LIST(__VA_ARGS__), .magics = LIST(MAGIC),                          \
+    .read = conv_tar_reader_open_packed
+
 static const struct conv_archive_format others[] = {
     {
         .name = "zip",
@@ -35,34 +39,12 @@ static const struct conv_archive_format others[] = {
         .check = conv_zip_check,
         .write = conv_zip_write,
     },
-    {
-        .name = "tar.gz",
-        .extensions = LIST(".tar.gz", ".tgz"),
-        .magics = LIST("\x1F\x8B\x08"),
-        .read = conv_tar_reader_open_packed,
-        .check = conv_tar_check,
-        .write = conv_tar_write_gzip,
-    },
-    {
-        .name = "tar.zst",
-        .extensions = LIST(".tar.zst", ".tzst"),
-        .magics = LIST("\x28\xB5\x2F\xFD"),
-        .read = conv_tar_reader_open_packed,
-        .check = conv_tar_check,
-        .write = conv_tar_write_zstd,
-    },
-    {
-        .name = "tar.xz",
-        .extensions = LIST(".tar.xz", ".txz"),
-        .magics = LIST("\xFD\x37zXZ"),
-        .read = conv_tar_reader_open_packed,
-    },
-    {
-        .name = "tar.bz2",
-        .extensions = LIST(".tar.bz2", ".tbz2", ".tbz"),
-        .magics = LIST("BZh"),
-        .read = conv_tar_reader_open_packed,
-    },
+    {PACKED("tar.gz", "\x1F\x8B\x08", ".tar.gz", ".tgz"), .check = conv_tar_check,
+     .write = conv_tar_write_gzip},
+    {PACKED("tar.zst", "\x28\xB5\x2F\xFD", ".tar.zst", ".tzst"), .check = conv_tar_check,
+     .write = conv_tar_write_zstd},
+    {PACKED("tar.xz", "\xFD\x37zXZ", ".tar.xz", ".txz")},
+    {PACKED("tar.bz2", "BZh", ".tar.bz2", ".tbz2", ".tbz")},
     {
         .name = "7z",
         .seeks = true,

@@ -31,6 +31,11 @@ static time_t unix_time(uint32_t dos)
     return timegm(&tm);
 }
 
+static uint64_t get(const uint8_t *from, size_t bytes)
+{
+    return conv_bytes_get(from, bytes, true);
+}
+
 // --- one record ----------------------------------------------------------------------------------
 
 // Numbers that did not fit, in their order. False if one is missing.
@@ -42,7 +47,7 @@ static bool read_zip64(struct conv_zip_record *record, const uint8_t *extra, siz
             continue;
         if (size < 8)
             return false;
-        *numbers[i] = conv_bytes_get(extra, 8, true);
+        *numbers[i] = get(extra, 8);
         extra += 8;
         size -= 8;
     }
@@ -53,8 +58,7 @@ static bool read_zip64(struct conv_zip_record *record, const uint8_t *extra, siz
 static void read_name(struct conv_zip_record *record, const uint8_t *extra, size_t size)
 {
     if (size <= 5 || extra[0] != 1 ||
-        libdeflate_crc32(0, record->header_name, record->header_name_size) !=
-            conv_bytes_get(extra + 1, 4, true))
+        libdeflate_crc32(0, record->header_name, record->header_name_size) != get(extra + 1, 4))
         return;
     record->name = extra + 5;
     record->name_size = size - 5;
@@ -66,17 +70,16 @@ static void read_time(struct conv_zip_record *record, unsigned id, const uint8_t
 {
     const int64_t from_1601 = 11644473600, ticks = 10000000; // Windows counts from there, in 0.1 µs
     if (id == 0x5455 && size >= 5 && (extra[0] & 1) != 0 && *rank < 3) {
-        record->mtime = (int32_t)(uint32_t)conv_bytes_get(extra + 1, 4, true);
+        record->mtime = (int32_t)(uint32_t)get(extra + 1, 4);
         *rank = 3;
-    } else if (id == 0x000A && size >= 4 + 4 + 8 && conv_bytes_get(extra + 4, 2, true) == 1 &&
-               *rank < 2) { // NTFS
-        int64_t time = (int64_t)conv_bytes_get(extra + 8, 8, true);
+    } else if (id == 0x000A && size >= 4 + 4 + 8 && get(extra + 4, 2) == 1 && *rank < 2) { // NTFS
+        int64_t time = (int64_t)get(extra + 8, 8);
         if (time <= 0)
             return;
         record->mtime = (time_t)(time / ticks - from_1601);
         *rank = 2;
     } else if ((id == 0x5855 || id == 0x000D) && size >= 8 && *rank < 1) { // of old Unix programs
-        record->mtime = (int32_t)(uint32_t)conv_bytes_get(extra + 4, 4, true);
+        record->mtime = (int32_t)(uint32_t)get(extra + 4, 4);
         *rank = 1;
     }
 }
@@ -88,8 +91,8 @@ static void read_extra(struct conv_zip_record *record, const uint8_t *extra, siz
     record->lacks_sizes =
         record->size == MOST_32 || record->packed == MOST_32 || record->offset == MOST_32;
     while (size >= 4) {
-        unsigned id = (unsigned)conv_bytes_get(extra, 2, true);
-        size_t length = (size_t)conv_bytes_get(extra + 2, 2, true);
+        unsigned id = (unsigned)get(extra, 2);
+        size_t length = (size_t)get(extra + 2, 2);
         extra += 4;
         size -= 4;
         if (length > size)
@@ -117,12 +120,10 @@ bool conv_zip_record_next(const struct conv_zip_file *file, uint64_t *at,
     if (*at >= file->end || file->end - *at < RECORD)
         return false;
     const uint8_t *from = file->data + *at;
-    if (conv_bytes_get(from, 4, true) != IS_RECORD)
+    if (get(from, 4) != IS_RECORD)
         return false;
-    size_t name = (size_t)conv_bytes_get(from + 28, 2, true),
-           extra = (size_t)conv_bytes_get(from + 30, 2, true);
-    size_t comment = (size_t)conv_bytes_get(from + 32, 2, true),
-           length = RECORD + name + extra + comment;
+    size_t name = (size_t)get(from + 28, 2), extra = (size_t)get(from + 30, 2);
+    size_t comment = (size_t)get(from + 32, 2), length = RECORD + name + extra + comment;
     if (file->end - *at < length)
         return false;
     *record = (struct conv_zip_record){
@@ -130,18 +131,18 @@ bool conv_zip_record_next(const struct conv_zip_file *file, uint64_t *at,
         .name_size = name,
         .header_name = from + RECORD,
         .header_name_size = name,
-        .flags = (unsigned)conv_bytes_get(from + 8, 2, true),
-        .method = (unsigned)conv_bytes_get(from + 10, 2, true),
+        .flags = (unsigned)get(from + 8, 2),
+        .method = (unsigned)get(from + 10, 2),
         .made_by = from[5],
         .is_dos_folder = (from[38] & 0x10) != 0,
-        .mtime = unix_time((uint32_t)conv_bytes_get(from + 12, 4, true)),
-        .crc = (uint32_t)conv_bytes_get(from + 16, 4, true),
-        .packed = conv_bytes_get(from + 20, 4, true),
-        .size = conv_bytes_get(from + 24, 4, true),
-        .offset = conv_bytes_get(from + 42, 4, true),
+        .mtime = unix_time((uint32_t)get(from + 12, 4)),
+        .crc = (uint32_t)get(from + 16, 4),
+        .packed = get(from + 20, 4),
+        .size = get(from + 24, 4),
+        .offset = get(from + 42, 4),
     };
     if (has_mode(record->made_by))
-        record->mode = (unsigned)conv_bytes_get(from + 40, 2, true);
+        record->mode = (unsigned)get(from + 40, 2);
     *at += length;
     read_extra(record, from + RECORD + name, extra);
     return true;
@@ -159,10 +160,9 @@ static uint64_t descriptor_size(const uint8_t *from, uint64_t room,
             uint64_t size = 4 * (uint64_t)has_sign + 4 + 2 * (uint64_t)bytes;
             const uint8_t *sum = from + 4 * has_sign;
             uint64_t mask = bytes == 8 ? UINT64_MAX : MOST_32;
-            if (size <= room && (!has_sign || conv_bytes_get(from, 4, true) == IS_DESCRIPTOR) &&
-                conv_bytes_get(sum, 4, true) == record->crc &&
-                conv_bytes_get(sum + 4, bytes, true) == (record->packed & mask) &&
-                conv_bytes_get(sum + 4 + bytes, bytes, true) == (record->size & mask))
+            if (size <= room && (!has_sign || get(from, 4) == IS_DESCRIPTOR) &&
+                get(sum, 4) == record->crc && get(sum + 4, bytes) == (record->packed & mask) &&
+                get(sum + 4 + bytes, bytes) == (record->size & mask))
                 return size;
         }
     return 0;
@@ -183,27 +183,26 @@ enum conv_status conv_zip_record_content(const struct conv_zip_file *file,
 {
     uint64_t at = file->base + record->offset, room = file->start - at;
     if (record->offset > file->start || at > file->start || room < HEADER ||
-        conv_bytes_get(file->data + at, 4, true) != IS_HEADER)
+        get(file->data + at, 4) != IS_HEADER)
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the member is not where the directory of the zip file says");
     const uint8_t *header = file->data + at;
-    unsigned flags = (unsigned)conv_bytes_get(header + 6, 2, true);
+    unsigned flags = (unsigned)get(header + 6, 2);
     struct conv_zip_record own = {
-        .crc = (uint32_t)conv_bytes_get(header + 14, 4, true),
-        .packed = conv_bytes_get(header + 18, 4, true),
-        .size = conv_bytes_get(header + 22, 4, true),
+        .crc = (uint32_t)get(header + 14, 4),
+        .packed = get(header + 18, 4),
+        .size = get(header + 22, 4),
         .header_name = header + HEADER,
-        .header_name_size = (size_t)conv_bytes_get(header + 26, 2, true),
+        .header_name_size = (size_t)get(header + 26, 2),
     };
-    size_t extra = (size_t)conv_bytes_get(header + 28, 2, true),
-           before = HEADER + own.header_name_size + extra;
+    size_t extra = (size_t)get(header + 28, 2), before = HEADER + own.header_name_size + extra;
     if (room < before || room - before < record->packed)
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the member is damaged: it does not fit into the zip file");
     if (own.header_name_size != record->header_name_size ||
         memcmp(own.header_name, record->header_name, own.header_name_size) != 0)
         return differs("name", err);
-    if (conv_bytes_get(header + 8, 2, true) != record->method ||
+    if (get(header + 8, 2) != record->method ||
         ((flags ^ record->flags) & CONV_ZIP_IS_ENCRYPTED) != 0)
         return differs("method", err);
     read_extra(&own, header + before - extra, extra);
@@ -213,8 +212,8 @@ enum conv_status conv_zip_record_content(const struct conv_zip_file *file,
     uint64_t left = room - before - record->packed;
     uint64_t descriptor = flags & SUM_FOLLOWS ? descriptor_size(after, left, record) : 0;
     *end += descriptor;
-    bool is_signed = (flags & SUM_FOLLOWS) != 0 && left >= 4 &&
-                     conv_bytes_get(after, 4, true) == IS_DESCRIPTOR && !descriptor;
+    bool is_signed =
+        (flags & SUM_FOLLOWS) != 0 && left >= 4 && get(after, 4) == IS_DESCRIPTOR && !descriptor;
     bool agrees = own.packed == record->packed && own.size == record->size;
     if (is_signed || (!descriptor && !agrees))
         return differs("size", err);
@@ -235,32 +234,28 @@ static bool read_end_record(const struct conv_zip_file *file, uint64_t at, struc
 {
     const uint8_t *from = file->data + at;
     *end = (struct end_record){
-        .start = conv_bytes_get(from + 16, 4, true),
-        .size = conv_bytes_get(from + 12, 4, true),
-        .count = conv_bytes_get(from + 10, 2, true),
+        .start = get(from + 16, 4),
+        .size = get(from + 12, 4),
+        .count = get(from + 10, 2),
         .end = at,
-        .has_one_disk = conv_bytes_get(from + 4, 4, true) == 0 &&
-                        conv_bytes_get(from + 8, 2, true) == conv_bytes_get(from + 10, 2, true),
+        .has_one_disk = get(from + 4, 4) == 0 && get(from + 8, 2) == get(from + 10, 2),
     };
-    if (at < LOCATOR_64 || conv_bytes_get(from - LOCATOR_64, 4, true) != IS_LOCATOR_64)
+    if (at < LOCATOR_64 || get(from - LOCATOR_64, 4) != IS_LOCATOR_64)
         return true;
-    uint64_t locator = at - LOCATOR_64, place = conv_bytes_get(from - LOCATOR_64 + 8, 8, true);
-    if (place > locator || locator - place < END_64 ||
-        conv_bytes_get(file->data + place, 4, true) != IS_END_64)
+    uint64_t locator = at - LOCATOR_64, place = get(from - LOCATOR_64 + 8, 8);
+    if (place > locator || locator - place < END_64 || get(file->data + place, 4) != IS_END_64)
         place = locator - END_64; // what comes before the file has moved it
-    if (locator < END_64 || conv_bytes_get(file->data + place, 4, true) != IS_END_64)
+    if (locator < END_64 || get(file->data + place, 4) != IS_END_64)
         return false;
     const uint8_t *from_64 = file->data + place;
     struct end_record small = *end;
     *end = (struct end_record){
-        .start = conv_bytes_get(from_64 + 48, 8, true),
-        .size = conv_bytes_get(from_64 + 40, 8, true),
-        .count = conv_bytes_get(from_64 + 32, 8, true),
+        .start = get(from_64 + 48, 8),
+        .size = get(from_64 + 40, 8),
+        .count = get(from_64 + 32, 8),
         .end = place,
         .is_64 = true,
-        .has_one_disk =
-            conv_bytes_get(from_64 + 16, 8, true) == 0 &&
-            conv_bytes_get(from_64 + 24, 8, true) == conv_bytes_get(from_64 + 32, 8, true),
+        .has_one_disk = get(from_64 + 16, 8) == 0 && get(from_64 + 24, 8) == get(from_64 + 32, 8),
     };
     return (small.start == MOST_32 || small.start == end->start) &&
            (small.size == MOST_32 || small.size == end->size) &&
@@ -288,17 +283,14 @@ static enum conv_status find_directory(struct conv_zip_file *file, uint64_t at,
                             "the zip file contradicts itself: its directory is empty, and %" PRIu64
                             " bytes come before it",
                             end->end);
-    if (end->size > 0 &&
-        (end->size < RECORD || conv_bytes_get(file->data + file->start, 4, true) != IS_RECORD))
+    if (end->size > 0 && (end->size < RECORD || get(file->data + file->start, 4) != IS_RECORD))
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the zip file contradicts itself: its directory does not begin %" PRIu64
                             " bytes before its end record",
                             end->size);
-    uint64_t first =
-        end->size > 0 ? conv_bytes_get(file->data + file->start + 42, 4, true) : MOST_32;
+    uint64_t first = end->size > 0 ? get(file->data + file->start + 42, 4) : MOST_32;
     if (file->base > 0 && first != MOST_32 &&
-        (first > end->start ||
-         conv_bytes_get(file->data + file->base + first, 4, true) != IS_HEADER))
+        (first > end->start || get(file->data + file->base + first, 4) != IS_HEADER))
         return conv_err_set(err, CONV_ERR_FORMAT,
                             "the zip file contradicts itself: place or size of its directory is "
                             "wrong");
@@ -315,9 +307,9 @@ static bool find_end(struct conv_zip_file *file, uint64_t *at, bool *is_exact)
         uint64_t place = file->size - END - rest;
         const uint8_t *from = file->data + place;
         struct end_record end;
-        if (conv_bytes_get(from, 4, true) != IS_END)
+        if (get(from, 4) != IS_END)
             continue;
-        bool exact = conv_bytes_get(from + 20, 2, true) == rest;
+        bool exact = get(from + 20, 2) == rest;
         bool whole = exact && find_directory(file, place, &end, NULL) == CONV_OK;
         if (!any || whole || (exact && !*is_exact))
             *at = place;
@@ -347,9 +339,9 @@ enum conv_status conv_zip_check_tail(const uint8_t *data, size_t size, uint64_t 
 {
     for (size_t rest = 0; rest + END <= size; rest++) {
         const uint8_t *from = data + size - END - rest;
-        if (conv_bytes_get(from, 4, true) != IS_END || conv_bytes_get(from + 20, 2, true) != rest)
+        if (get(from, 4) != IS_END || get(from + 20, 2) != rest)
             continue;
-        uint64_t said = conv_bytes_get(from + 10, 2, true);
+        uint64_t said = get(from + 10, 2);
         return said == (count & MOST_16) || said == MOST_16 ? CONV_OK
                                                             : refuse_count(said, count, err);
     }
@@ -395,6 +387,6 @@ enum conv_status conv_zip_file_open(struct conv_zip_file *file, const uint8_t *d
     for (uint64_t next = file->start; conv_zip_record_next(file, &next, &record); file->count++)
         file->is_usual &=
             record.method == 0 || record.method == 8 || (record.flags & CONV_ZIP_IS_ENCRYPTED) != 0;
-    (void)doubt(file, &end, conv_bytes_get(data + at + 20, 2, true), size - END - at);
+    (void)doubt(file, &end, get(data + at + 20, 2), size - END - at);
     return CONV_OK;
 }
