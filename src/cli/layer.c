@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "base/standard.h"
 #include "cli/commands.h"
 #include "cli/run.h"
 #include "cli/run_inputs.h"
@@ -85,7 +84,7 @@ enum conv_status conv_layer_images_open(struct conv_layer_images *images,
     if (status)
         return status;
     stage->pool = setup->pool;
-    stage->gray = options->filter.gray || setup->bank.map_count;
+    stage->gray = options->filter.blend.gray || setup->bank.map_count;
     stage->to_255 =
         conv_options_given(options, "range") && options->filter.layer.range == CONV_LAYER_RANGE_255;
     stage->collect = inputs->collects ? &images->collect : NULL;

@@ -14,7 +14,6 @@
 #include "cli/signals.h"
 #include "engine/operation.h"
 #include "io/files/paths.h"
-#include "io/walk/operands.h"
 #include "report/report.h"
 #include "report/terminal.h"
 #include "tensor/element.h"
@@ -101,7 +100,7 @@ static enum conv_status choose_input(struct tensor_run *run, struct conv_err *er
     if (!is_integer && conv_options_given(run->options, "range"))
         return conv_err_set(err, CONV_ERR_USAGE, "--range scales integers, but %s has floats",
                             run->input);
-    if (run->options->filter.gray)
+    if (run->options->filter.blend.gray)
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--gray is for images, and %s is a tensor: its channels are computed "
                             "as they are",

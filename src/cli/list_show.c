@@ -244,10 +244,7 @@ static void print_variant_json(const struct conv_filter *filter, const struct co
     for (int depth = 8; depth <= 16; depth += 8) {
         const struct conv_variant *variant = pick(filter, options, ops->place, &info, depth);
         printf("%s\"%d\":", depth == 8 ? "{" : ",", depth);
-        if (variant)
-            conv_json_string(stdout, variant->name);
-        else
-            fputs("null", stdout);
+        conv_json_string(stdout, variant ? variant->name : NULL);
     }
     putchar('}');
 }

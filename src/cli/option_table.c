@@ -177,12 +177,12 @@ const struct conv_option conv_option_table[] = {
      .commands = RUN | VERIFY | STREAMS, .section = "Output",
      .help = "the alpha channel: premultiply (default where flat areas stay as they are: blur, "
              "sharpen), keep (default otherwise) or filter"},
-    {FLAG(DECIDES, "gray", 0, filter.gray), .commands = RUN | LAYER,
+    {FLAG(DECIDES, "gray", 0, filter.blend.gray), .commands = RUN | LAYER,
      .help = "use the luminance of colour images (BT.601) as a single channel"},
-    {FLAG(DECIDES, "luma", 0, filter.luma), .commands = RUN,
+    {FLAG(DECIDES, "luma", 0, filter.blend.luma), .commands = RUN,
      .help = "filter the luminance of colour images (BT.601) and keep their chroma; from JPEG to "
              "JPEG, chroma is not even encoded again"},
-    {FLAG(DECIDES, "linear", 0, filter.linear), .commands = RUN,
+    {FLAG(DECIDES, "linear", 0, filter.blend.linear), .commands = RUN,
      .help = "filter in linear light, with 16 bits inside: samples follow sRGB's curve, or the "
              "gamma that a PNG states"},
     {STRING(DECIDES, "mix", 0, "P", filter.mix_text), .commands = RUN,

@@ -127,9 +127,8 @@ struct conv_filter_choice {
     int border_value;
     enum conv_alpha_mode alpha;
     unsigned alpha_kept; // conv_backend_config
-    bool gray, luma, linear;
     const char *mix_text, *roi_text;
-    struct conv_blend blend; // of --mix and --roi; without what is above
+    struct conv_blend blend;
     struct conv_layer_options layer;
 };
 

@@ -93,9 +93,8 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .leaves_memory = device->is_left,
     };
     config.codec.stop = stop;
-    config.blend.gray = options->filter.gray && !layer;
-    config.blend.luma = options->filter.luma;
-    config.blend.linear = options->filter.linear;
+    if (layer) // which takes the luminance itself
+        config.blend.gray = false;
     bool addresses_count =
         conv_budget_set(&config, source, conv_options_mem_limit(&options->machine, async),
                         options->machine.mem_limit > 0);

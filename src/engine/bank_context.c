@@ -195,6 +195,27 @@ static enum conv_status make_separable(struct conv_bank_step *step, const struct
 
 // --- dense steps ---------------------------------------------------------------------------------
 
+// One map of one plane, with `height` and `width` more samples on each side.
+static struct conv_layer layer_of(const struct conv_bank_config *config, int height, int width)
+{
+    return (struct conv_layer){
+        .channels = 1,
+        .maps = 1,
+        .kernel_height = 1,
+        .kernel_width = 1,
+        CONV_LAYER_DENSE,
+        .pad_top = height,
+        .pad_bottom = height,
+        .pad_left = width,
+        .pad_right = width,
+        .border = config->border,
+        .border_value = config->border_value,
+        .input = config->input,
+        .input_divisor = config->input_divisor,
+        .output = CONV_ELEMENT_F32,
+    };
+}
+
 static enum conv_status make_dense(struct conv_bank_step *step,
                                    const struct conv_bank_config *config, int first_map,
                                    struct conv_err *err)
@@ -226,23 +247,11 @@ static enum conv_status make_dense(struct conv_bank_step *step,
         for (int k = 0; k < taps; k++)
             weights[i * taps + k] = (float)bank->filters[from].coef[k];
     }
-    step->layer = (struct conv_layer){
-        .channels = 1,
-        .maps = filters,
-        .kernel_height = filter->height,
-        .kernel_width = filter->width,
-        CONV_LAYER_DENSE,
-        .pad_top = filter->height / 2,
-        .pad_bottom = filter->height / 2,
-        .pad_left = filter->width / 2,
-        .pad_right = filter->width / 2,
-        .border = config->border,
-        .border_value = config->border_value,
-        .input = config->input,
-        .input_divisor = config->input_divisor,
-        .output = CONV_ELEMENT_F32,
-        .weights = weights,
-    };
+    step->layer = layer_of(config, filter->height / 2, filter->width / 2);
+    step->layer.maps = filters;
+    step->layer.kernel_height = filter->height;
+    step->layer.kernel_width = filter->width;
+    step->layer.weights = weights;
     struct conv_layer_config layer_config = {
         .layer = &step->layer, .place = config->place, .device = config->device};
     return conv_layer_context_open(&step->dense, &layer_config, err);
@@ -400,22 +409,7 @@ enum conv_status conv_bank_context_run(struct conv_bank_context *context,
 void conv_bank_context_padding(struct conv_layer *layer, const struct conv_bank_steps *steps,
                                const struct conv_bank_config *config)
 {
-    *layer = (struct conv_layer){
-        .channels = 1,
-        .maps = 1,
-        .kernel_height = 1,
-        .kernel_width = 1,
-        CONV_LAYER_DENSE,
-        .pad_top = steps->half_height,
-        .pad_bottom = steps->half_height,
-        .pad_left = steps->half_width,
-        .pad_right = steps->half_width,
-        .border = config->border,
-        .border_value = config->border_value,
-        .input = config->input,
-        .input_divisor = config->input_divisor,
-        .output = CONV_ELEMENT_F32,
-    };
+    *layer = layer_of(config, steps->half_height, steps->half_width);
 }
 
 struct conv_separable_batch conv_bank_context_batch(const struct conv_bank_steps *steps,

@@ -103,6 +103,10 @@ void conv_text_terminal(FILE *stream, const char *text)
 
 void conv_json_string(FILE *stream, const char *text)
 {
+    if (!text) {
+        fputs("null", stream);
+        return;
+    }
     fputc('"', stream);
     conv_text_json(stream, text);
     fputc('"', stream);
@@ -111,10 +115,7 @@ void conv_json_string(FILE *stream, const char *text)
 void conv_json_member(FILE *stream, const char *name, const char *value)
 {
     fprintf(stream, ",\"%s\":", name);
-    if (value)
-        conv_json_string(stream, value);
-    else
-        fputs("null", stream);
+    conv_json_string(stream, value);
 }
 
 static void print_stages(FILE *stream, const uint64_t *ns)

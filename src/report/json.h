@@ -29,10 +29,10 @@ void conv_json_summary(FILE *stream, const struct conv_report_config *config,
 // The figures as members of an object that is already open: ,"images_per_s":..., ...
 void conv_json_figures(FILE *stream, const struct conv_figures *figures);
 
-// ,"name":"value" or, of a NULL value, ,"name":null.
+// ,"name":"value", as conv_json_string writes it.
 void conv_json_member(FILE *stream, const char *name, const char *value);
 
-// A quoted JSON string; invalid UTF-8 becomes U+FFFD.
+// A quoted JSON string, or null for NULL; invalid UTF-8 becomes U+FFFD.
 void conv_json_string(FILE *stream, const char *text);
 
 // --- texts ---------------------------------------------------------------------------------------
