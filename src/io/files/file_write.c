@@ -123,8 +123,9 @@ static enum conv_status give_access(struct conv_file_write *write, int fd, struc
     return CONV_OK;
 }
 
-static enum conv_status note_output(const struct conv_file_write *write, int fd,
-                                    struct conv_err *err)
+// Adds the journal's line about the file `name` in `folder`; "": `folder` is the file.
+static enum conv_status note(const struct conv_file_write *write, int folder, const char *name,
+                             struct conv_err *err)
 {
     struct stat out;
     const struct conv_journal_fact fact = {
@@ -134,12 +135,12 @@ static enum conv_status note_output(const struct conv_file_write *write, int fd,
         .out = &out,
         .archive = conv_item_archive(write->item),
         .member = conv_item_streamed(write->item),
-        .folder = fd,
-        .name = "",
+        .folder = folder,
+        .name = name,
         .encoded = write->encoded,
         .is_copy = write->item->is_copy,
     };
-    if (fstat(fd, &out) != 0)
+    if ((name[0] ? fstatat(folder, name, &out, AT_SYMLINK_NOFOLLOW) : fstat(folder, &out)) != 0)
         return conv_err_errno(err, errno, "cannot stat the output %s", write->path);
     return conv_journal_add(write->sink->config.journal, &fact, err);
 }
@@ -163,7 +164,7 @@ static enum conv_status fill_file(struct conv_file_write *write, int fd, struct 
         return conv_err_errno(err, errno, "cannot write %s", write->path);
     if (!config->fsync)
         conv_write_behind_add(&write->sink->behind, fd, size);
-    return config->journal && !in_place && is_file ? note_output(write, fd, err) : CONV_OK;
+    return config->journal && !in_place && is_file ? note(write, fd, "", err) : CONV_OK;
 }
 
 // --- a new file ----------------------------------------------------------------------------------
@@ -290,24 +291,6 @@ static enum conv_status check_input(struct conv_file_write *write, struct conv_e
     return CONV_OK;
 }
 
-static enum conv_status note_replacement(const struct conv_file_write *write, struct conv_err *err)
-{
-    struct stat out;
-    struct conv_journal *journal = write->sink->config.journal;
-    const char *name = write->temporary->name;
-    if (fstatat(write->folder, name, &out, AT_SYMLINK_NOFOLLOW) != 0)
-        return conv_err_errno(err, errno, "cannot stat the output %s", write->path);
-    const struct conv_journal_fact fact = {
-        .input = write->item->name,
-        .output = write->path,
-        .out = &out,
-        .folder = write->folder,
-        .name = name,
-        .encoded = write->encoded,
-    };
-    return conv_journal_add(journal, &fact, err);
-}
-
 // The last look at the input, the journal's line and the new name are one step for every thread and
 // run that shares the journal: see journal.h.
 static enum conv_status replace_input(struct conv_file_write *write, struct conv_err *err)
@@ -319,7 +302,7 @@ static enum conv_status replace_input(struct conv_file_write *write, struct conv
     status = check_input(write, err);
     bool replaces = !status && write->result == CONV_SINK_WRITTEN;
     if (replaces)
-        status = note_replacement(write, err);
+        status = note(write, write->folder, write->temporary->name, err);
     if (replaces && !status)
         status = rename_file(write, err);
     conv_journal_unlock(journal);
