@@ -43,11 +43,6 @@ struct conv_archive_body *conv_archive_body_make(struct conv_archive_unit *unit,
     return body;
 }
 
-static void retain_body(struct conv_archive_body *body)
-{
-    atomic_fetch_add(&body->uses, 1);
-}
-
 void conv_archive_body_release(struct conv_archive_body *body)
 {
     if (!body || atomic_fetch_sub(&body->uses, 1) > 1)
@@ -306,7 +301,7 @@ struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *
     entry->own = bytes;
     entry->copied = sizeof *entry + strings + content;
     if (from->body) {
-        retain_body(from->body);
+        atomic_fetch_add(&from->body->uses, 1);
         return entry;
     }
     entry->content = (struct conv_encoded){.part = {{bytes, content}}, .size = content};

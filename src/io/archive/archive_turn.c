@@ -135,18 +135,12 @@ void conv_archive_turn_fail(struct conv_archive_order *order, const struct conv_
     conv_lock_release(&order->lock);
 }
 
-static const struct conv_archive_target *target_of(const struct conv_archive_order *order,
-                                                   int target)
-{
-    return &order->config.targets[target];
-}
-
 static void write_entry(struct conv_archive_order *order, const struct conv_archive_entry *entry)
     CONV_TAKES(order->lock)
 {
     struct conv_err err = {0};
     if (!conv_archive_turn_has_failed(order) &&
-        write_member(entry->to, target_of(order, entry->target), entry, &err))
+        write_member(entry->to, &order->config.targets[entry->target], entry, &err))
         conv_archive_turn_fail(order, &err);
 }
 

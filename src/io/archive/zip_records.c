@@ -321,11 +321,6 @@ static bool find_end(struct conv_zip_file *file, uint64_t *at, bool *is_exact)
     return any;
 }
 
-static enum conv_status refuse_no_directory(struct conv_err *err)
-{
-    return conv_err_set(err, CONV_ERR_FORMAT, "the archive is truncated: its directory is missing");
-}
-
 static enum conv_status refuse_count(uint64_t said, uint64_t count, struct conv_err *err)
 {
     return conv_err_set(err, CONV_ERR_FORMAT,
@@ -378,7 +373,8 @@ enum conv_status conv_zip_file_open(struct conv_zip_file *file, const uint8_t *d
     enum conv_status status = any ? find_directory(file, at, &end, err) : CONV_OK;
     // Without its own end, the end of a zip file within a member may have been found.
     if (!any || (!status && !is_exact && file->base > 0)) {
-        (void)refuse_no_directory(&file->doubt);
+        (void)conv_err_set(&file->doubt, CONV_ERR_FORMAT,
+                           "the archive is truncated: its directory is missing");
         return CONV_ERR_UNSUPPORTED;
     }
     if (status)
