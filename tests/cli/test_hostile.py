@@ -172,7 +172,7 @@ def way(request, monkeypatch):
 @pytest.mark.parametrize("kind, jobs", ((b"prVT", 16), (b"tEXt", 2), (b"tEXt", 16)), ids=("unknown-16", "text-2", "text-16"))
 def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, jobs):
     """Sixteen workers that each held a file of 10 MiB once took 300 MiB, ten texts in one group 140, under a limit of 24."""
-    fill_with_large_files(30, kind)
+    fill_with_large_files(20, kind)
     limit = 24 << 20
     # As docs/memory.md has it. How much memory staging and coders use depends on how many workers are busy at once:
     # with random pauses, totals of 37 to 41 MiB were seen; on a busy machine, once 50.
@@ -180,7 +180,7 @@ def test_memory_of_large_files_stays_within_the_limit(box, usual, way, kind, job
     if kind == b"tEXt":
         bound += limit // 2 + FILE + limit  # the texts of these files, and those of images in groups
     result = measure("identity", way, f"-j{jobs}", "--no-save", f"--mem-limit={limit}", "in", "out", timeout=HANG)
-    assert "30 done" in program.closing(result.err)
+    assert "20 done" in program.closing(result.err)
     check_peak(result, bound)
 
 
