@@ -38,6 +38,14 @@ static void random_sides(struct check_random *random, struct conv_filter *filter
     }
 }
 
+// The same filter with all signs inverted.
+static void negate(struct conv_filter *filter)
+{
+    filter->scale = -filter->scale;
+    for (int k = 0; k < filter->width * filter->height; k++)
+        filter->coef[k] = -filter->coef[k];
+}
+
 // A divisor and an offset for which most results are between 0 and 255. A quarter of the filters
 // get a usual divisor, and a quarter an odd divisor or offset.
 static void random_scale(struct check_random *random, struct conv_filter *filter)
@@ -63,11 +71,8 @@ static void random_scale(struct check_random *random, struct conv_filter *filter
     else if (odd == 2)
         filter->scale = 1 + check_random_below(random, 2147483646);
     filter->offset = fmax(-CONV_FILTER_MAX_OFFSET, fmin(filter->offset, CONV_FILTER_MAX_OFFSET));
-    if (check_random_below(random, 4) == 0) { // the same filter with all signs inverted
-        filter->scale = -filter->scale;
-        for (int i = 0; i < filter->width * filter->height; i++)
-            filter->coef[i] = -filter->coef[i];
-    }
+    if (check_random_below(random, 4) == 0)
+        negate(filter);
 }
 
 // Two neighbours in a column that together fill 16 bits where each alone does not.
@@ -149,13 +154,6 @@ static double random_weights(struct check_random *random, double *weights, int s
     if (sum == 0)
         sum = weights[check_random_below(random, side)] = most;
     return sum;
-}
-
-static void negate(struct conv_filter *filter)
-{
-    filter->scale = -filter->scale;
-    for (int k = 0; k < filter->width * filter->height; k++)
-        filter->coef[k] = -filter->coef[k];
 }
 
 // A column times a row of positive weights with sums of 25 to 31 bits, where the divisor is their

@@ -2,9 +2,9 @@
 // From "emboss,blur" and its options to filters, and the names of the borders.
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "filter/filter.h"
+#include "support/folder.h"
 #include "support/unit.h"
 
 static struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
@@ -119,19 +119,14 @@ UNIT_TEST(custom_and_kernel_belong_together)
     refuse("custom", OPTIONS(.kernel = "3x1: 1 2"), "3x1 takes 3 numbers; 2 given");
 }
 
-UNIT_TEST(files_are_elements)
+UNIT_TEST_IN(files_are_elements, folder_make, folder_remove)
 {
-    char path[] = "/tmp/conv-test-XXXXXX", text[64];
-    int fd = mkstemp(path);
-    FILE *file = fdopen(fd, "w");
-    assert_non_null(file);
-    fputs("3 1 4 0\n1 2 1\n", file);
-    assert_int_equal(fclose(file), 0);
-    snprintf(text, sizeof text, "%s,blur", path);
+    char text[300];
+    folder_write("matrix", "3 1 4 0\n1 2 1\n");
+    snprintf(text, sizeof text, "%s,blur", folder_path("matrix"));
     accept(text, NO_OPTIONS, 2);
     assert_int_equal(filters[0].width, 3);
     assert_true(filters[0].scale == 4);
-    unlink(path);
     int status = conv_filter_parse_chain(filters, &count, "nowhere.mat", &NO_OPTIONS, &err);
     assert_int_equal(status, CONV_ERR_IO);
     assert_non_null(strstr(err.text, "nowhere.mat"));

@@ -2,9 +2,9 @@
 // Matrix files and --kernel: the filters read, and the error of each malformed text.
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "filter/filter.h"
+#include "support/folder.h"
 #include "support/unit.h"
 
 static struct conv_filter filter;
@@ -241,30 +241,23 @@ UNIT_TEST(malformed_specs_are_told_why)
     assert_int_equal(filter.width, 31);
 }
 
-UNIT_TEST(files_are_loaded)
+UNIT_TEST_IN(files_are_loaded, folder_make, folder_remove)
 {
-    char path[] = "/tmp/conv-test-XXXXXX", spec[64];
-    int fd = mkstemp(path);
-    FILE *file = fdopen(fd, "w");
-    assert_non_null(file);
-    fputs("3 1 4 0\n1 2 1\n", file);
-    assert_int_equal(fclose(file), 0);
+    static char blanks[300 << 10];
+    char spec[300];
+    const char *path = folder_path("matrix");
+    folder_write("matrix", "3 1 4 0\n1 2 1\n");
     assert_int_equal(conv_filter_load(&filter, path, &err), CONV_OK);
     expect(3, 1, 4, 0, (const double[]){1, 2, 1});
-    assert_string_equal(filter.name, path + 5);
+    assert_string_equal(filter.name, "matrix");
     snprintf(spec, sizeof spec, "@%s", path);
     assert_int_equal(conv_filter_parse_spec(&filter, spec, &err), CONV_OK);
     expect(3, 1, 4, 0, (const double[]){1, 2, 1});
 
-    file = fopen(path, "w");
-    assert_non_null(file);
-    for (int i = 0; i < 300 * 1024; i++)
-        fputc(' ', file);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(conv_filter_load(&filter, path, &err), CONV_ERR_FORMAT);
-    unlink(path);
-
-    assert_int_equal(conv_filter_load(&filter, path, &err), CONV_ERR_IO);
+    memset(blanks, ' ', sizeof blanks - 1);
+    folder_write("matrix", blanks);
+    assert_int_equal(conv_filter_load(&filter, folder_path("matrix"), &err), CONV_ERR_FORMAT);
+    assert_int_equal(conv_filter_load(&filter, folder_path("none"), &err), CONV_ERR_IO);
     assert_non_null(strstr(err.text, "No such file"));
     assert_int_equal(conv_filter_load(&filter, "/tmp", &err), CONV_ERR_IO);
     assert_non_null(strstr(err.text, "directory"));
