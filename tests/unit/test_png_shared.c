@@ -256,7 +256,7 @@ UNIT_TEST(begins_are_found)
     int checked = 0;
     assert_true(data && plain);
     seed = 4;
-    for (int i = 0; i < 12; i++) { // every level and kind of rows
+    for (int i = 0; i < (CONV_SANITIZED ? 4 : 12); i++) { // every kind of rows, and level
         rows_fill(&seed, data, MOST, 1000, i % ROWS_KINDS);
         struct png_file zlib =
             png_make_zlib_as(data, MOST, 1 + i % 9, i % 3 ? Z_DEFAULT_STRATEGY : Z_FILTERED, 2);
@@ -277,7 +277,7 @@ UNIT_TEST(begins_are_found)
         inflateEnd(&z);
         png_make_free(&zlib);
     }
-    assert_true(checked > 300);
+    assert_true(checked > (CONV_SANITIZED ? 100 : 300));
     free(data);
     free(plain);
 }
