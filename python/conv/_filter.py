@@ -24,7 +24,7 @@ def kernels():
     return [KernelName._make(name) for name in _core.kernel_names()]
 
 
-_prepared = functools.lru_cache(maxsize=128)(Filter)
+_prepared = functools.lru_cache(maxsize=128, typed=True)(Filter)  # True is no border, although it equals 1
 
 
 def filter(images, filter, *, border=None, alpha=None, kernel=None, divisor=None, bias=None, side=0, flip=False, luma=False,

@@ -151,6 +151,10 @@ def test_prepared_filters(noise):
         break
     many = [conv.Filter([[k]]) for k in range(300)]  # more than contexts keep ready
     assert np.array_equal(many[2](image), np.minimum(2.0 * image, 255))
+    for right, wrong in (({"border": 1}, {"border": True}), ({"side": 3}, {"side": 3.0})):
+        conv.filter(image, "sharpen", **right)  # after which the wrong ones, which are equal, were accepted
+        with pytest.raises((ValueError, TypeError)):
+            conv.filter(image, "sharpen", **wrong)
 
 
 def test_a_changed_matrix_file_is_read_again(tmp_path, noise):

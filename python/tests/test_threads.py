@@ -15,6 +15,8 @@ import pytest
 
 import conv
 
+ENVIRONMENT = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+
 
 def test_threads_get_their_own_results(noise):
     images = [noise((50 + i, 60, 3)) for i in range(16)]
@@ -101,9 +103,8 @@ def test_bytes_are_as_long_as_their_files(noise, threads, busy):
         conv.configure(threads=0)
     if busy:
         other.join()
-    empty = sys.getsizeof(b"")
     assert files == wanted and all(type(file) is bytes for file in files)
-    assert [sys.getsizeof(file) - empty for file in files] == [len(file) for file in wanted]
+    assert [sys.getsizeof(file) - sys.getsizeof(b"") for file in files] == [len(file) for file in wanted]
     assert all(hash(file) == hash(same) for file, same in zip(files, wanted))
 
 
@@ -150,10 +151,9 @@ except KeyboardInterrupt:
 print(*sent, *noted)
 assert np.array_equal(conv.decode_png(conv.encode_png(image)), image)
 """
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     sent = 1
     while sent > 0.3:  # the thread that sends it came late: the machine is busy
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, text=True, check=False)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         sent, noted = map(float, done.stdout.split())
     assert noted < 0.5
@@ -194,6 +194,5 @@ class Late:
 late = Late()
 threading.Thread(target=lambda: [conv.decode_png(file) for _ in range(2000)], daemon=True).start()
 """
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=600)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=ENVIRONMENT, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
