@@ -277,8 +277,7 @@ def test_groups_of_flat_images_fit_a_streams_memory(binary, tmp_path):
     run(binary, tmp_path, "emboss", "-b", "--device=cuda", *MODES[2], "--streams=1", "--group=64K", "--trace=t.json", "in", "out")
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     groups = [event["args"]["images"] for event in events if event.get("ph") == "X" and event["name"] == "kernel"]
-    together = 3  # groups at most
-    assert sum(groups) == 45 and max(groups) <= together * (64 * 1024 * 5 // 2 // (64 * 64 * 3)), groups
+    assert sum(groups) == 45 and max(groups) <= 3 * (64 * 1024 * 5 // 2 // (64 * 64 * 3)), groups
 
 
 @policy
