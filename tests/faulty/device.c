@@ -34,6 +34,10 @@
 #include "engine/engine.h"
 #include "faulty.h"
 
+// The program's calls of conv_staging_free come here: the linker's --wrap.
+void __wrap_conv_staging_free(void *memory, size_t size);
+void __real_conv_staging_free(void *memory, size_t size);
+
 #define TABLE_BYTES 64 // per plane, after the planes, as CUDA's
 #define MOST_DEVICES 8
 #define MOST_PINS 4096
@@ -63,10 +67,7 @@ static const struct conv_device_ops *inner; // the backend that does the work
 
 static struct {
     pthread_mutex_t lock;
-    struct {
-        char *memory; // NULL: free
-        size_t size;
-    } pinned[MOST_PINS];
+    const void *pinned[MOST_PINS]; // NULL: free
 } pins = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // The number after `word`, for one device; -1 without such a word.
@@ -194,38 +195,25 @@ static size_t table_bytes(int filter_count, bool with_coders)
     return real ? inner->table_bytes(filter_count, with_coders) : TABLE_BYTES;
 }
 
-// Aborts if pages are pinned twice, which includes new pages at an address that a lost device still
-// has on record.
-static bool add_pin(char *memory, size_t size)
+// Puts `now` on record in the place of `known`; NULL: a free place. False if there is none.
+static bool change_pin(const void *known, const void *now)
 {
-    int unused = MOST_PINS;
+    int i = 0;
     pthread_mutex_lock(&pins.lock);
-    for (int i = 0; i < MOST_PINS; i++) {
-        char *known = pins.pinned[i].memory;
-        if (!known)
-            unused = i;
-        else if (memory < known + pins.pinned[i].size && known < memory + size)
-            abort();
-    }
-    if (unused < MOST_PINS) {
-        pins.pinned[unused].memory = memory;
-        pins.pinned[unused].size = size;
-    }
+    while (i < MOST_PINS && pins.pinned[i] != known)
+        i++;
+    if (i < MOST_PINS)
+        pins.pinned[i] = now;
     pthread_mutex_unlock(&pins.lock);
-    return unused < MOST_PINS;
+    return i < MOST_PINS;
 }
 
-static bool remove_pin(const char *memory)
+// Aborts if the memory is pinned: a device that is lost would copy to and from other pages there.
+void __wrap_conv_staging_free(void *memory, size_t size)
 {
-    bool found = false;
-    pthread_mutex_lock(&pins.lock);
-    for (int i = 0; i < MOST_PINS && !found; i++) {
-        found = pins.pinned[i].memory == memory;
-        if (found)
-            pins.pinned[i].memory = NULL;
-    }
-    pthread_mutex_unlock(&pins.lock);
-    return found;
+    if (memory && change_pin(memory, memory))
+        abort();
+    __real_conv_staging_free(memory, size);
 }
 
 static bool host_pin(struct conv_backend *backend, void *memory, size_t size)
@@ -236,7 +224,7 @@ static bool host_pin(struct conv_backend *backend, void *memory, size_t size)
         return false;
     if (real && !inner->host_pin(backend->inner, memory, size))
         return false;
-    return add_pin(memory, size);
+    return change_pin(NULL, memory);
 }
 
 static bool host_unpin(struct conv_backend *backend, void *memory)
@@ -244,7 +232,7 @@ static bool host_unpin(struct conv_backend *backend, void *memory)
     if (atomic_load(&devices[backend->device].gone) ||
         (real && !inner->host_unpin(backend->inner, memory)))
         return false;
-    return remove_pin(memory);
+    return change_pin(memory, NULL);
 }
 
 static enum conv_status stream_open(struct conv_backend *backend, struct conv_stream **out,
