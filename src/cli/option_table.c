@@ -171,8 +171,8 @@ const struct conv_option conv_option_table[] = {
     {STRING(DECIDES, "border", 0, "MODE", filter.border_text), .commands = FILTERING | LAYER,
      .values = "replicate reflect reflect101 wrap constant",
      .help = "pixels outside the image: replicate (default; also edge, clamp, nearest, copy), "
-             "reflect, reflect101, wrap (tile, repeat), constant[:V] (default of conv layer: "
-             "constant:0; black)"},
+             "reflect, reflect101, wrap (tile, repeat), constant[:V] (black; default of conv "
+             "layer: constant:0)"},
     {CHOICE(DECIDES, "alpha", 0, "MODE", filter.alpha, conv_alpha_names),
      .commands = RUN | VERIFY | STREAMS, .section = "Output",
      .help = "the alpha channel: premultiply (default where flat areas stay as they are: blur, "
@@ -229,9 +229,8 @@ const struct conv_option conv_option_table[] = {
              "or as the input)"},
     {STRING(DECIDES, "quality", 'Q', "N|keep", outputs.quality_text), .commands = RUN,
      .values = "keep 60 75 85 90 95 100",
-     .help =
-         "quality of JPEG and lossy WebP: keep (default: that of the input, or 90 of a PNG), or "
-         "1 (smallest) to 100; JPEG has colours at full resolution from 90 on"},
+     .help = "quality of JPEG and lossy WebP: keep (default: that of JPEG input, else 90), or "
+             "1 (smallest) to 100; JPEG has colours at full resolution from 90 on"},
     {FLAG(DECIDES, "progressive", 0, outputs.codec.progressive), .commands = RUN,
      .help = "write progressive JPEG (default: only if the input is progressive)"},
     {FLAG(DECIDES, "optimize", 0, outputs.codec.optimize), .commands = RUN,

@@ -20,7 +20,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -127,10 +126,6 @@ def workplace(template, tmp_path):
     return folder
 
 
-def has_gpu():
-    return "cuda:0" in subprocess.run([BINARY, "devices"], capture_output=True, text=True).stdout
-
-
 def run_script(text, folder, interrupted=False, code=0):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_"))}
     environment.update(PATH=os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"], LC_ALL="C.UTF-8")
@@ -163,7 +158,7 @@ def pattern_of(shown):
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind not in ("output", "text", "python") and not b.kind.startswith("skip")],
                          ids=lambda block: block.name)
 def test_block_runs(block, workplace):
-    if block.kind == "gpu" and not has_gpu():
+    if block.kind == "gpu" and "cuda:0" not in subprocess.run([BINARY, "devices"], capture_output=True, text=True).stdout:
         pytest.skip("no GPU")
     if block.kind == "program" and not shutil.which(block.text.split()[0]):
         pytest.skip(f"{block.text.split()[0]} is not installed")
@@ -200,6 +195,14 @@ def test_benchmarks_that_are_named_exist():
     assert bench("competitors", "/none", "/none/out").stderr == "tools/bench competitors: /none: No such file or directory\n"
 
 
+def test_tests_of_faults_exist():
+    """Two that docs/faults.md named had become parts of others."""
+    cells = re.findall(r"(?m)^\|.*\| ([^|]*[a-z][^|]*) \|$", read("docs/faults.md"))
+    names = {re.split("[: ]", name.strip("`"))[0] for cell in cells if cell != "test" for name in cell.split(", ")}
+    paths = {name: re.sub("^unit/(.*)", r"tests/unit/test_\1.c", name) if "/" in name else f"tests/cli/test_{name}.py" for name in names}
+    assert len(paths) > 40 and not [name for name, path in paths.items() if not os.path.exists(os.path.join(ROOT, path))]
+
+
 def test_marks_are_known():
     """Each mark is one of those above, with a reason where it needs one; at least half of the blocks are run."""
     kinds = [block.kind for block in BLOCKS]
@@ -211,7 +214,3 @@ def test_marks_are_known():
 def test_an_output_that_differs_is_found():
     assert re.search(pattern_of("a 1.5 b\n...\nend 2"), "a 7 b\nx\ny\nend 33\n")
     assert not re.search(pattern_of("a 1.5 b\n...\nend 2"), "a 7 c\nend 33\n")
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main([__file__, "-q"]))
