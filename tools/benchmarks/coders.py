@@ -14,7 +14,7 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-from measure import Clock, Report, ask, guarded, optional, spread, take_turns
+from measure import Clock, Report, ask, guarded, optional, spread, take_turns, versions_of
 
 # glibc keeps freed memory, which large images would otherwise fault in again for each call.
 KEEP = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "300000000"}
@@ -83,6 +83,7 @@ PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "pyspng": lambda module: Coder("
 
 
 ALONE = ("kornia_rs.io", "pywuffs", "image_rs", "fpng", "imagecodecs", "PIL.Image")  # of `codecs`
+ALONE_FROM = ("kornia-rs", "pywuffs", "image-rs", "fpng", "imagecodecs", "pillow")
 
 
 def coders(names=PACKAGES):
@@ -129,7 +130,7 @@ def codecs(parser):
     options = parser.read()
     if any(name not in os.environ for name in KEEP):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP})
-    report = Report(options)
+    report = Report(options, versions_of(*ALONE_FROM))
     for folder in options.folders:
         (measure_levels if options.levels else measure_codecs)(options, report, folder)
     report.finish()
@@ -263,11 +264,7 @@ class PythonBench:
             self.in_turns(ways, self.samples, sizes)
         conv.configure(threads=0)
 
-    def decode(self, device):
-        self.coding(device, True)
-
-    def encode(self, device):
-        self.coding(device, False)
+    decode, encode = functools.partialmethod(coding, decoding=True), functools.partialmethod(coding, decoding=False)
 
     def queued(self, call, count=64):
         """Seconds per call of `count` calls that are queued one after the other, in each round."""
@@ -334,7 +331,7 @@ def python(parser):
     """Compares the Python package with other packages: decoding and encoding of photographs in memory, filtering 8192x8192
     samples in device memory, and the overhead of a call. PHOTOS are repeated up to --count.
 
-    PYTHONPATH=build/python tools/bench python ../shared/photos --count 4000 --json out.json"""
+    PYTHONPATH=build/python tools/bench python PHOTOS --count 4000 --json out.json"""
     parser.add_argument("photos", nargs="?", default=os.environ.get("CONV_PHOTOS"))
     parser.option("count", 4000)
     parser.option("threads", 16)
@@ -343,7 +340,7 @@ def python(parser):
     options = parser.read(rounds=7)
     if not options.photos:
         parser.error("name a folder of photographs, or set CONV_PHOTOS")
-    report = Report(options)
+    report = Report(options, versions_of(*ALONE_FROM, "opencv-python-headless", "pyspng", "torchvision", "torchcodec", "nvidia-nvimgcodec-cu13"))
     bench = PythonBench(options, report)
     for device in options.device or ["cpu"] + ["cuda"] * (len(bench.conv.devices()) > 1):
         report.table(f"{device}, {len(bench.files)} files, {bench.samples / 1e6:.0f} MB of samples ", "ms", "GB/s of samples", "and ")

@@ -48,8 +48,9 @@ def best(matrix, level, quality):
     python = find_python("cv2", "kornia_rs", "fpng", "simplejpeg")
     if not python:
         return skip("best of breed: not all of opencv-python-headless, kornia-rs, fpng and simplejpeg")
-    versions = version_of([python, "-c", "from importlib.metadata import version as v; print(v('kornia-rs'), v('fpng'), v('simplejpeg'))"], slice(3))
-    name = "best of breed: " + ("simplejpeg {2}" if quality else "kornia-rs {0} (image-png), fpng {1}").format(*versions) + ", OpenCV"
+    versions = version_of([python, "-c", "import cv2; from importlib.metadata import version as v; "
+                           "print(cv2.__version__, v('kornia-rs'), v('fpng'), v('simplejpeg'))"], slice(4))
+    name = "best of breed: " + ("simplejpeg {3}" if quality else "kornia-rs {1} (image-png), fpng {2}").format(*versions) + f", OpenCV {versions[0]}"
     return [python_row(name, python, "best", matrix, {"JPEG_QUALITY": quality} if quality else {})]
 
 
@@ -68,8 +69,9 @@ def suffix(level):
 
 def vips(matrix, level, quality):
     python = find_python("pyvips")
+    version = python and version_of([python, "-c", "import pyvips; print(*map(pyvips.version, range(3)), sep='.')"], 0)
     options = {"Q": quality, "subsample_mode": "off"} if quality else {"compression": level, "filter": "none"} if level is not None else {}
-    return [python_row(f"pyvips{suffix(level)}", python, "pyvips", matrix, options)] if python else skip("no pyvips")
+    return [python_row(f"vips {version} (pyvips){suffix(level)}", python, "pyvips", matrix, options)] if python else skip("no pyvips")
 
 
 def magick(words, folder_option, convert, quality_words):

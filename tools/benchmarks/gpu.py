@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import glob
-import importlib.metadata
 import os
 import site
 import statistics
@@ -13,7 +12,7 @@ import tempfile
 import zlib
 
 from inputs import images_in, place_filter, read_matrix
-from measure import Report, ask, spread, take_turns
+from measure import Report, ask, spread, take_turns, versions_of
 
 CALLS = 10  # that are queued and timed together
 
@@ -159,14 +158,6 @@ def kornia(task):
 
 LIBRARIES = {"NPP FilterBorder": npp(False), "NPP row, then column": npp(True), "CV-CUDA": cv_cuda, "torch, float16": torch_layer,
              "cuCIM": cucim_ndimage, "kornia-rs": kornia}
-VERSIONS = ("nvidia-npp", "cvcuda-cu13", "torch", "cupy-cuda13x", "cucim-cu13", "kornia-rs")
-
-
-def version_of(package):
-    try:
-        return f"{package} {importlib.metadata.version(package)}"
-    except importlib.metadata.PackageNotFoundError:
-        return f"no {package}"
 
 
 def gpu_filters(parser):
@@ -180,7 +171,7 @@ def gpu_filters(parser):
     options = parser.read(rounds=5)
     import torch
     size = tuple(map(int, reversed(options.size.split("x"))))
-    report = Report(options, ", ".join(map(version_of, VERSIONS)))
+    report = Report(options, versions_of("nvidia-npp", "cvcuda-cu13", "torch", "cupy-cuda13x", "cucim-cu13", "kornia-rs"))
     report.table("filter ", "library ", "microseconds", "GB/s", "of a copy", "samples that differ", "by at most", "of conv's time")
     with tempfile.TemporaryDirectory() as folder:
         for name in options.filters.split(","):
@@ -272,7 +263,7 @@ def gpu_inflate(parser):
     parser.option("counts", "1,24,1000,4000", "files in flight")
     options = parser.read(rounds=5)
     import torch
-    report = Report(options, version_of("nvidia-libnvcomp-cu13"))
+    report = Report(options, versions_of("nvidia-libnvcomp-cu13"))
     report.table("files", "library ", "ms", "GB/s")
     paths = images_in(options.photos)
     files = [gzip_of(open(path, "rb").read()) for path in paths]

@@ -11,7 +11,7 @@ import numpy as np
 from coders import Coder
 from folders import write_jpeg
 from inputs import images_in, in_parallel
-from measure import Report, guarded, spread, take_turns
+from measure import Report, guarded, spread, take_turns, versions_of
 
 QUALITY = 90
 
@@ -127,7 +127,7 @@ def jpeg_coders(parser):
     parser.option("cpu", "96,4x24", "COUNT or COUNTxMEGAPIXELS,...: images per call on one core")
     parser.option("cuda", "4000,1,16x24,1x24", "the same on a GPU")
     options = parser.read(rounds=7)
-    report = Report(options)
+    report = Report(options, versions_of("opencv-python-headless", "simplejpeg", "torchvision", "torchcodec", "nvidia-nvimgcodec-cu13"))
     for device in options.device or ["cpu"] + ["cuda"] * bool(report.machine["gpus"]):
         for work in getattr(options, device).split(","):
             count, _, megapixels = work.partition("x")

@@ -6,7 +6,7 @@ affects all alike, and no way always follows the same other one. Figures are med
 """
 import argparse
 import datetime
-import importlib
+import importlib.metadata
 import json
 import multiprocessing
 import os
@@ -70,6 +70,16 @@ def optional(name):
     except Exception as error:  # CUDA packages fail in many ways
         print(f"{name}: skipped ({type(error).__name__}: {str(error)[:80]})", file=sys.stderr)
         return None
+
+
+def versions_of(*packages):
+    """Of packages of Python, for the head of a report."""
+    def version_of(package):
+        try:
+            return f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            return f"no {package}"
+    return ", ".join(map(version_of, packages))
 
 
 # --- times -----------------------------------------------------------------------------------------
