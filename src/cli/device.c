@@ -36,7 +36,8 @@ static enum conv_status parse_list(const struct conv_machine_options *machine, c
     list->is_numbered = strchr(text, ':') || strchr(text, ',');
     list->count = 0;
     for (const char *item = text;; item++) {
-        size_t size = strcspn(item, ",");
+        item += strspn(item, " ");
+        size_t size = strcspn(item, ", ");
         int ordinal;
         if (conv_engine_parse(machine->backends, item, size, &ordinal) != list->gpu)
             return explain(machine, text, err);
@@ -48,7 +49,7 @@ static enum conv_status parse_list(const struct conv_machine_options *machine, c
             return conv_err_set(err, CONV_ERR_USAGE, "--device takes at most %d devices",
                                 CONV_BACKEND_MOST_DEVICES);
         list->ordinals[list->count++] = ordinal;
-        item += size;
+        item += size + strspn(item + size, " ");
         if (!*item)
             return CONV_OK;
     }

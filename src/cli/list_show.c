@@ -158,7 +158,7 @@ static void print_variant(const struct conv_filter *filter, const struct conv_op
 // The lines that only parametric filters have.
 static void print_deviation(const struct conv_filter *filter)
 {
-    if (conv_filter_is_parametric(filter->name))
+    if (conv_filter_family_of(filter->name))
         printf("  ideal        within %.3g of 255 of the ideal results before rounding%s, on any "
                "image, at its border as well\n",
                filter->deviation, filter->threshold > 0 ? " and threshold" : "");
@@ -294,7 +294,7 @@ static void print_filter_json(const struct conv_filter *filter, const struct con
     printf(",\"magnitude\":%s", filter->magnitude ? "true" : "false");
     if (filter->threshold > 0)
         printf(",\"threshold\":%.17g", filter->threshold);
-    if (conv_filter_is_parametric(filter->name))
+    if (conv_filter_family_of(filter->name))
         printf(",\"deviation\":%.17g", filter->deviation);
     printf(",\"exact\":%s", conv_filter_is_exact(filter) ? "true" : "false");
     if (conv_filter_is_separable(filter, column, row)) {
@@ -408,7 +408,7 @@ static bool is_filter(const char *name)
     for (int i = 0; conv_filter_name(i, NULL); i++)
         if (strcmp(conv_filter_name(i, NULL), name) == 0)
             return true;
-    return conv_filter_is_parametric(name);
+    return conv_filter_family_of(name) != NULL;
 }
 
 int conv_show_main(const struct conv_options *options)

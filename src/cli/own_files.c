@@ -94,7 +94,7 @@ static enum conv_status compare_filters(struct check *check)
         status = compare(check, kernel + 1, -1, false, "the file of --kernel");
     for (const char *at = check->use->filters; at && !status; at = strchr(at, ',')) {
         char path[PATH_MAX];
-        at += *at == ',';
+        at += strspn(at, ", ");
         snprintf(path, sizeof path, "%.*s", (int)strcspn(at, ","), at);
         if (strchr(path, '/') || fnmatch("*.mat", path, 0) == 0)
             status = compare(check, path, -1, false, "the filter");

@@ -38,9 +38,10 @@ enum conv_status conv_pooling_parse(struct conv_pooling *pooling, const char *te
     bool good = true;
     *pooling = (struct conv_pooling){.grid = 1};
     while (good) {
-        size_t length = strcspn(at, ",:");
+        at += strspn(at, " ");
+        size_t length = strcspn(at, ",: ");
         good = add_kind(pooling, at, length);
-        at += length;
+        at += length + strspn(at + length, " ");
         if (*at != ',')
             break;
         at++;

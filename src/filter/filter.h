@@ -166,16 +166,15 @@ struct conv_filter_family {
 // The families, in the order to print them; *count is set.
 const struct conv_filter_family *conv_filter_families(int *count);
 
-// True if the text is the name of a family and a colon, with anything after it.
-bool conv_filter_is_parametric(const char *text);
+// The family whose name and a colon the text begins with, or NULL.
+const struct conv_filter_family *conv_filter_family_of(const char *text);
 
 // The length of the first element of a chain. A number after a comma belongs to a parametric filter
 // before it; anything else begins the next element.
 size_t conv_filter_element_length(const char *text);
 
-// Makes the filter that an element such as "gaussian:2.5" describes, for which
-// conv_filter_is_parametric is true. CONV_ERR_USAGE, with an example, for numbers that are missing,
-// misspelled or out of range.
+// Makes the filter that an element of a family such as "gaussian:2.5" describes. CONV_ERR_USAGE,
+// with an example, for numbers that are missing, misspelled or out of range.
 enum conv_status conv_filter_make_parametric(struct conv_filter *filter, const char *text,
                                              struct conv_err *err);
 
@@ -208,9 +207,9 @@ enum conv_status conv_filter_parse_border(enum conv_border *border, float *value
 // 8-bit units from 0 to 255.
 enum conv_status conv_filter_check_border(float value, struct conv_err *err);
 
-// Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent. No
-// blanks, no hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text, if it is
-// not such a number or beyond +-limit; *value is then unchanged. Any thread.
+// Reads all of text[0..size) as a decimal number: sign, digits with an optional point, exponent,
+// between blanks. No hexadecimal, no nan or inf; -0 becomes 0. CONV_ERR_FORMAT, quoting the text,
+// if it is not such a number or beyond +-limit; *value is then unchanged. Any thread.
 enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
                                    struct conv_err *err);
 

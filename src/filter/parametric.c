@@ -301,18 +301,13 @@ const struct conv_filter_family *conv_filter_family_of(const char *text)
     return row < 0 ? NULL : &families[row];
 }
 
-bool conv_filter_is_parametric(const char *text)
+// A number between blanks, a factor also in per cent. False: it is none.
+static bool read_number(double *value, const char *text, size_t size, bool is_factor)
 {
-    return find_family(text) >= 0;
-}
-
-// A number after blanks, also in per cent. False: it is none.
-static bool read_number(double *value, const char *text, size_t size)
-{
-    size_t blanks = strspn(text, " ");
-    bool percent = size > 0 && text[size - 1] == '%';
-    if (conv_number_parse(value, CONV_FILTER_MAX_COEF, text + blanks, size - blanks - percent,
-                          NULL))
+    while (size > 0 && text[size - 1] == ' ')
+        size--;
+    bool percent = is_factor && size > 0 && text[size - 1] == '%';
+    if (conv_number_parse(value, CONV_FILTER_MAX_COEF, text, size - percent, NULL))
         return false;
     *value /= percent ? 100 : 1;
     return true;
@@ -321,11 +316,11 @@ static bool read_number(double *value, const char *text, size_t size)
 size_t conv_filter_element_length(const char *text)
 {
     size_t length = strcspn(text, ",");
-    while (conv_filter_is_parametric(text) && text[length] == ',') {
+    while (conv_filter_family_of(text) && text[length] == ',') {
         const char *next = text + length + 1;
         size_t size = strcspn(next, ",");
         double number;
-        if (!read_number(&number, next, size))
+        if (!read_number(&number, next, size, true))
             break;
         length += 1 + size;
     }
@@ -348,8 +343,7 @@ static enum conv_status read_numbers(struct numbers *given, int row, const char 
         size_t size = strcspn(++at, ",");
         double value;
         const struct range *range = &builders[row].ranges[count];
-        if (count == builders[row].most || (count == 0 && *at == ' ') ||
-            !read_number(&value, at, size) || (at[size - 1] == '%' && range->unit[0]))
+        if (count == builders[row].most || !read_number(&value, at, size, !range->unit[0]))
             return refuse(text, row, err);
         if (!(value >= range->least && value <= range->most))
             return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': %s is %g to %g%s, for example %s",

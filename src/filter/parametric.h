@@ -6,9 +6,6 @@
 
 #include "filter/filter.h"
 
-// The family whose name and a colon the text begins with, or NULL.
-const struct conv_filter_family *conv_filter_family_of(const char *text);
-
 // --- integer_kernel.c ----------------------------------------------------------------------------
 
 // From the real coefficients of an ideal filter to the integers that define it. All results are

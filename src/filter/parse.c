@@ -71,6 +71,10 @@ enum conv_status conv_number_parse(double *value, double limit, const char *text
                                    struct conv_err *err)
 {
     char quoted[sizeof NUL_SYMBOL * MAX_QUOTED + 4];
+    for (; size > 0 && text[size - 1] == ' '; size--)
+        ;
+    for (; size > 0 && *text == ' '; size--)
+        text++;
     quote(quoted, sizeof quoted, text, size);
     if (!is_number(text, size))
         return conv_err_set(err, CONV_ERR_FORMAT, "expected a number, found '%s'", quoted);

@@ -18,14 +18,10 @@ static const struct conv_filter_family *nearest_family(const char *name)
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
     char family[32];
-    for (int i = 0; i < count; i++)
-        if (strcmp(families[i].name, name) == 0) // without its numbers
-            return &families[i];
-    if (!strchr(name, ':'))
-        return NULL;
     snprintf(family, sizeof family, "%.*s", (int)strcspn(name, ":"), name);
-    const char *near =
-        conv_suggest_nearest(family, &families->name, sizeof *families, (size_t)count);
+    const char *near = name; // without its numbers
+    if (strchr(name, ':'))
+        near = conv_suggest_nearest(family, &families->name, sizeof *families, (size_t)count);
     for (int i = 0; i < count; i++)
         if (near && strcmp(families[i].name, near) == 0)
             return &families[i];
@@ -143,7 +139,7 @@ static enum conv_status load_other(struct conv_filter *filter, const char *eleme
 {
     if (is_path(element))
         return conv_filter_load(filter, element, err);
-    if (conv_filter_is_parametric(element))
+    if (conv_filter_family_of(element))
         return conv_filter_make_parametric(filter, element, err);
     if (!options->kernel)
         return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_DEFINE_KERNEL,
@@ -156,7 +152,7 @@ static enum conv_status load_element(struct conv_filter *filter, const char *ele
                                      const struct conv_filter_settings *options,
                                      struct conv_err *err)
 {
-    if (!is_path(element) && !conv_filter_is_parametric(element) && strcmp(element, "custom") != 0)
+    if (!is_path(element) && !conv_filter_family_of(element) && strcmp(element, "custom") != 0)
         return load_builtin(filter, element, options->size, before, err);
     enum conv_status status = load_other(filter, element, options, err);
     if (status == CONV_OK && !has_size(filter, options->size))

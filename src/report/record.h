@@ -62,6 +62,7 @@ struct conv_record {
     enum conv_outcome outcome;
     const char *reason;                 // why failed, skipped or planned; when done a note or NULL
     const struct conv_err *err;         // with the hint that belongs to `reason`, or NULL
+    bool is_copy;                       // not an image: it is or would be copied
     bool notable;                       // the reason is printed even without --verbose
     bool replaced;                      // a file that had the output's name
     int width, height, channels, depth; // 0 where unknown

@@ -175,12 +175,16 @@ static void print_file(struct conv_report *report, const struct conv_record *rec
         print_in_turn(report, order_stream(config), NULL, record);
     } else if (config->dry_run && !config->json && !config->quiet) {
         print_in_turn(report, stdout,
-                      record->outcome == CONV_OUTCOME_PLANNED ? "would filter" : "would skip",
+                      record->outcome != CONV_OUTCOME_PLANNED ? "would skip"
+                      : record->is_copy                       ? "would copy"
+                                                              : "would filter",
                       record);
     } else if (config->verbose) {
         conv_progress_clear(&report->progress);
         print_in_turn(report, stderr,
-                      record->outcome == CONV_OUTCOME_SKIPPED ? "conv: skipped" : "conv: done",
+                      record->outcome == CONV_OUTCOME_SKIPPED  ? "conv: skipped"
+                      : record->outcome == CONV_OUTCOME_COPIED ? "conv: copied"
+                                                               : "conv: done",
                       record);
     }
     conv_progress_update(&report->progress, &report->seen);

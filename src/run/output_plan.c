@@ -85,6 +85,7 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
     const struct conv_item *item = &job->item;
     struct conv_existing existing;
     struct stat in;
+    job->record.is_copy = item->is_copy;
     if (config->layer && config->layer->collect)
         return plan_collected(config, job);
     if (!config->sink)
@@ -108,7 +109,7 @@ enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct
               : CONV_OK;
     return status ? status
                   : end_as(job, CONV_OUTCOME_PLANNED,
-                           item->is_copy ? "copied unchanged" : plan_reason(config, &existing));
+                           item->is_copy ? "unchanged" : plan_reason(config, &existing));
 }
 
 enum conv_status conv_plan_check_output(const struct conv_pipeline_config *config,

@@ -13,7 +13,7 @@ def filtered(*args):
 
 
 @pytest.mark.parametrize("typed, written", (
-    (["unsharp:1"], ["unsharp:1,1,0"]), (["unsharp:1,150%"], ["unsharp:1,1.5"]), (["unsharp:1, 60%, 5"], ["unsharp:1,0.6,5"]),
+    (["unsharp:1"], ["unsharp:1,1,0"]), (["unsharp:1,150%"], ["unsharp:1,1.5"]), (["unsharp: 1 , 60% ,5"], ["unsharp:1,0.6,5"]),
     (["motion:15"], ["motion:15,0"]), (["emboss:90"], ["emboss:90,1"]), (["sharpen:50%"], ["sharpen:0.5"]),
     ([" blur , sharpen:2,  emboss "], ["blur,sharpen:2,emboss"]),
     (["blur", "--mix", "40"], ["blur", "--mix=40%"]), (["blur", "--mix=0"], ["identity"]), (["blur", "--mix=0.5%"], ["blur", "--mix", "0.50%"]),

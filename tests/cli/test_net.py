@@ -213,4 +213,4 @@ def test_other_files_are_copied(box, output):
     assert tree("images") == sorted(made)
     run("emboss", "-r", "--others=copy", "--include=a.png", "in", "chosen")
     assert tree("chosen") == sorted(["a.png", "skip.md", *others])
-    assert "would filter in/a.txt -> x/a.txt (copied unchanged)" in run("emboss", "--others=copy", "--dry-run", "in", "x").out
+    assert "would copy in/a.txt -> x/a.txt (unchanged)" in run("emboss", "--others=copy", "--dry-run", "in", "x").out

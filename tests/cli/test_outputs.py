@@ -220,7 +220,7 @@ def desk(box):
 @pytest.mark.parametrize("own,args", (
     ("./names", ("emboss", "--files-from", "names", "in", "out")), ("here/names", ("emboss", "--files-from", "names", "in", "out")),
     ("names", ("emboss", "--in-place", "--files-from", "here/names", "in")),
-    ("own.mat", ("./own.mat", "a.png", "out.png")), ("here/own.mat", ("emboss,own.mat,blur", "a.png", "out.png")),
+    ("own.mat", ("./own.mat", "a.png", "out.png")), ("here/own.mat", ("emboss, own.mat,blur", "a.png", "out.png")),
     ("twin.mat", ("custom", "-k", "@own.mat", "a.png", "out.png")),
     ("here/../a.dat", ("emboss", "a.dat", "out.png")), ("./a.dat", ("emboss", "--in-place", "a.dat")),
     ("./out.jpeg", ("emboss", "a.dat", "out.jpeg")), ("here/out.png", ("emboss", "a.png", "here/../out.png")),

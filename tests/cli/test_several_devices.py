@@ -176,7 +176,7 @@ def test_lists_that_make_no_sense(box, asked, code, word):
 def test_some_commands_take_one_device(box, monkeypatch, command):
     fill(box / "in", "a.png")
     monkeypatch.setattr(program, "BINARY", FAULTY)
-    for asked in ("all", "cuda:0,cuda:1"):
+    for asked in ("all", "cuda:0 , cuda:1"):
         assert "one device" in run(*command, f"--device={asked}", code=2).err
 
 

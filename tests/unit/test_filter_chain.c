@@ -101,7 +101,7 @@ UNIT_TEST(divisor_bias_and_flip_apply_to_each)
     refuse("blur", OPTIONS(.divisor = "0"), "the divisor must not be 0");
     refuse("blur", OPTIONS(.divisor = "total"), "expected a number, found 'total'");
     refuse("blur", OPTIONS(.divisor = ""), "expected a number, found ''");
-    refuse("blur", OPTIONS(.divisor = " 9"), "expected a number");
+    refuse("blur", OPTIONS(.divisor = "9 9"), "expected a number");
     refuse("blur", OPTIONS(.divisor = "1e10"), "out of range");
     refuse("blur", OPTIONS(.divisor = "1e-30"), "filter 'blur': the coefficient in row 1");
     refuse("blur", OPTIONS(.bias = "70000"), "the number '70000' is out of range");
