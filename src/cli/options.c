@@ -282,12 +282,11 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     int prefixed = 0;
     for (size_t i = 0; i < syntax->count; i++) {
         const struct conv_option *row = syntax->rows[i];
-        if (strcmp(row->name, name) == 0 || (missing && optopt == (int)i + 256)) {
+        if (strcmp(row->name, name) == 0 || (missing && optopt == (int)i + 256))
             return row->arg
                        ? conv_err_set(err, CONV_ERR_USAGE, "--%s takes an argument: %s", row->name,
                                       row->arg)
                        : conv_err_set(err, CONV_ERR_USAGE, "--%s takes no argument", row->name);
-        }
         prefixed += strncmp(row->name, name, strlen(name)) == 0;
     }
     if (prefixed > 1)

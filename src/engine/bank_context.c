@@ -35,17 +35,15 @@ enum conv_status conv_pooling_parse(struct conv_pooling *pooling, const char *te
                                     struct conv_err *err)
 {
     const char *at = text;
-    bool good = true;
+    bool good;
     *pooling = (struct conv_pooling){.grid = 1};
-    while (good) {
+    do {
+        at += at > text; // the comma
         at += strspn(at, " ");
         size_t length = strcspn(at, ",: ");
         good = add_kind(pooling, at, length);
         at += length + strspn(at + length, " ");
-        if (*at != ',')
-            break;
-        at++;
-    }
+    } while (good && *at == ',');
     if (good && *at == ':') {
         char *end;
         long grid = strtol(at + 1, &end, 10);

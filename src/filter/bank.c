@@ -499,10 +499,9 @@ const struct conv_filter_family *conv_bank_families(int *count)
 static int find_family(const char *text)
 {
     size_t length = strcspn(text, ":");
-    for (size_t i = 0; i < FAMILY_COUNT; i++) {
+    for (size_t i = 0; i < FAMILY_COUNT; i++)
         if (strlen(families[i].name) == length && memcmp(families[i].name, text, length) == 0)
             return (int)i;
-    }
     return -1;
 }
 

@@ -288,10 +288,9 @@ const struct conv_filter_family *conv_filter_families(int *count)
 static int find_family(const char *text)
 {
     size_t length = strcspn(text, ":");
-    for (int i = 0; i < FAMILY_COUNT && text[length] == ':'; i++) {
+    for (int i = 0; i < FAMILY_COUNT && text[length] == ':'; i++)
         if (strlen(families[i].name) == length && memcmp(families[i].name, text, length) == 0)
             return i;
-    }
     return -1;
 }
 

@@ -409,10 +409,9 @@ static bool is_hole(const struct token *token)
     static const char nan[] = "nan";
     if (token->size == 1)
         return *token->text == '-';
-    for (size_t i = 0; i < 3 && token->size == 3; i++) {
+    for (size_t i = 0; i < 3 && token->size == 3; i++)
         if ((token->text[i] | 0x20) != nan[i])
             return false;
-    }
     return token->size == 3;
 }
 

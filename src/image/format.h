@@ -180,6 +180,7 @@ struct conv_image_header {
         struct {
             size_t band_bytes; // of the rows that are decoded together, as they are stored
             size_t tile_bytes; // 0: strips
+            uint32_t count;    // of strips or tiles
             uint16_t compression;
         } tiff;
     };

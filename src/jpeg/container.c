@@ -345,8 +345,9 @@ bool conv_jpeg_extent(const uint8_t *data, size_t size, size_t *at, uint64_t *by
             *bytes = marker_needs(data, size, from);
             return false;
         }
-        if (marker.code == CONV_MARKER_EOI) {
-            *bytes = announced_end(data, size);
+        if (marker.code == CONV_MARKER_EOI || marker.code == CONV_MARKER_SOI) {
+            *bytes = marker.code == CONV_MARKER_EOI ? announced_end(data, size) : 0;
+            next -= marker.code == CONV_MARKER_SOI ? 2 : 0; // of another: this image breaks off
             *bytes = *bytes > next ? *bytes : next;
             return true;
         }

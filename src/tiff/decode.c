@@ -9,6 +9,11 @@
 #define PALETTE 256
 #define LINEAR_RAW 34892 // of DNG
 
+#define LIST_BYTES ((size_t)32) // of libtiff, for each strip or tile: where it is, and its size
+
+// Of the other values of a directory, which libtiff reads, in a large file.
+#define MOST_VALUES ((size_t)4 << 20)
+
 // Larger strips are decoded row by row, which needs no memory of their size.
 #define MOST_STRIP ((size_t)4 << 20)
 
@@ -34,6 +39,7 @@ struct layout {
     int parts;                 // of a row: 1, or one per sample
     int band_rows;             // that are decoded together
     size_t tile_bytes;         // of a tile
+    uint32_t count;            // of strips or tiles
 };
 
 static enum conv_status refuse(struct conv_err *err, const char *what, const char *hint)
@@ -172,17 +178,14 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
         TIFFGetField(tif, TIFFTAG_TILEWIDTH, &across);
         TIFFGetField(tif, TIFFTAG_TILELENGTH, &layout->rows);
         layout->tile_width = across;
-        if (across == 0 || layout->rows == 0 || across % 16 != 0 || layout->rows % 16 != 0 ||
-            (across > MOST_TILE_SIDE && across - 15 > layout->width) ||
-            (layout->rows > MOST_TILE_SIDE && layout->rows - 15 > layout->height))
-            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: tiles of %u x %u pixels",
-                                (unsigned)across, (unsigned)layout->rows);
-        width = (width + across - 1) / across * across;
-        rows = layout->rows;
         uint64_t row = ((uint64_t)across * samples * layout->bits + 7) / 8;
-        if (row * rows > SIZE_MAX / 64)
+        rows = layout->rows;
+        if (across == 0 || rows == 0 || across % 16 != 0 || rows % 16 != 0 ||
+            (across > MOST_TILE_SIDE && across - 15 > width) ||
+            (rows > MOST_TILE_SIDE && rows - 15 > layout->height) || row * rows > SIZE_MAX / 64)
             return conv_err_set(err, CONV_ERR_FORMAT, "bad header: tiles of %u x %u pixels",
-                                (unsigned)across, (unsigned)layout->rows);
+                                (unsigned)across, (unsigned)rows);
+        width = (width + across - 1) / across * across;
         layout->tile_bytes = (size_t)(row * rows);
     } else {
         TIFFGetFieldDefaulted(tif, TIFFTAG_ROWSPERSTRIP, &layout->rows);
@@ -195,6 +198,7 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
     if (!layout->tiled && !apart && layout->row_bytes * rows > MOST_STRIP)
         rows = 1;
     layout->band_rows = (int)rows;
+    layout->count = layout->tiled ? TIFFNumberOfTiles(tif) : TIFFNumberOfStrips(tif);
     return CONV_OK;
 }
 
@@ -253,6 +257,7 @@ enum conv_status conv_tiff_probe(const uint8_t *data, size_t size, struct conv_i
                   .alpha = layout.alpha},
         .tiff = {.band_bytes = layout.row_bytes * (size_t)layout.parts * (size_t)layout.band_rows,
                  .tile_bytes = layout.tile_bytes,
+                 .count = layout.count,
                  .compression = layout.compression},
     };
     conv_libtiff_close(&tiff);
@@ -264,10 +269,9 @@ static enum conv_status check_strips(struct conv_libtiff *tiff, const struct lay
                                      struct conv_err *err)
 {
     uint64_t sum = 0, pixels = (uint64_t)layout->width * layout->height;
-    uint32_t count = layout->tiled ? TIFFNumberOfTiles(tiff->tif) : TIFFNumberOfStrips(tiff->tif);
-    if (count == 0)
+    if (layout->count == 0)
         return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no image data");
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < layout->count; i++) {
         int bad = 0;
         uint64_t at = TIFFGetStrileOffsetWithErr(tiff->tif, i, &bad);
         uint64_t bytes = bad ? 0 : TIFFGetStrileByteCountWithErr(tiff->tif, i, &bad);
@@ -287,7 +291,7 @@ static enum conv_status check_strips(struct conv_libtiff *tiff, const struct lay
                  layout->compression != COMPRESSION_PACKBITS &&
                  layout->compression != COMPRESSION_ADOBE_DEFLATE;
     uint64_t most = other ? MOST_OTHER_EXPANSION : MOST_EXPANSION;
-    bool little = layout->tiled ? layout->tile_bytes / most > sum / count
+    bool little = layout->tiled ? layout->tile_bytes / most > sum / layout->count
                                 : pixels / 8 * layout->samples * layout->bits / most > sum;
     if (little && layout->bits > 1)
         return conv_err_set(
@@ -522,6 +526,7 @@ size_t conv_tiff_decode_bytes(const struct conv_image_header *header, size_t siz
 {
     struct conv_image row = header->shape;
     row.height = 1;
-    return 2 * header->tiff.band_bytes + 2 * header->tiff.tile_bytes + size / 8 +
-           CONV_LIBTIFF_MOST_STATE + conv_image_bytes(&row);
+    size_t values = size / 8 < MOST_VALUES ? size / 8 : MOST_VALUES;
+    return 2 * header->tiff.band_bytes + 2 * header->tiff.tile_bytes + values +
+           header->tiff.count * LIST_BYTES + CONV_LIBTIFF_MOST_STATE + conv_image_bytes(&row);
 }

@@ -94,13 +94,12 @@ def test_damage_in_a_stream():
     """Where the end of a damaged image is known, the next one is read; else the run ends, and says so."""
     good, frame = image(1).data, ppm()
     bad_crc = good[:-20] + bytes((good[-20] ^ 1,)) + good[-19:]
-    bad_type = good[:37] + b"\x01" + good[38:]
     for data, want, said in (
             ((good, bad_crc, frame), (good, frame), "-:stdin-000002.png: "),
             ((frame, b"P5 2 1 99 \x63\x64", good), (frame, good), "stdin-000002.pnm: damaged: a sample above the maximum"),
             ((frame, frame, frame[:-1]), (frame, frame), "stdin-000003.pnm: truncated: ends after"),
             ((frame, good, good[:-30]), (frame, good), "stdin-000003.png: truncated"),
-            ((good, frame, bad_type, good), (good, frame), "image 3: damaged at byte 33: its end cannot be found"),
+            ((good, frame, good[:37] + b"\x01" + good[38:], good), (good, frame), "image 3: damaged at byte 33: its end cannot be found"),
             ((good, frame, b"P6 2 x 255 \0\0", good), (good, frame), "image 3: damaged at byte"),
             ((good, frame, b"no image", good), (good, frame), "image 3: not a PNG"),
             ((good, frame, b"GIF89a" + bytes(20), good), (good, frame), "image 3: a GIF; conv reads")):
@@ -112,6 +111,7 @@ def test_damage_in_a_stream():
 def test_damage_in_a_stream_of_jpegs():
     a, b = photo(), photo()
     for bad, want, said in ((a[:-100] + b"\xff\xd3" + a[-100:], (a, b, b), "stdin-000003.jpg: "),
+                            (a[:-100], (a, b, b), "stdin-000003.jpg: truncated: ends too early"),
                             (a[:20] + b"\0" + a[21:], (a, b), "image 3: damaged at byte 20: its end cannot be found")):
         result = run("emboss", "-", "-", stdin=a + b + bad + b, code=1)
         assert result.out_bytes == b"".join(map(alone, want)) and said in result.err
