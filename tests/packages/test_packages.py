@@ -112,18 +112,11 @@ def test_lintian(release):
     assert result.returncode == 0, result.stdout
 
 
-PROGRAM = r"""
-#include <conv.h>
-#include <stdio.h>
-int main(void) { puts(conv_version()); return 0; }
-"""
-
-
 def test_library(bare):
     bare.run("apt-get install -q -y --no-install-recommends gcc libc6-dev pkg-config cmake make")
     bare.run("apt-get install -q -y --no-install-recommends /packages/libconv*.deb")
     with open(bare.path("/tmp/a.c"), "w", encoding="utf-8") as file:
-        file.write(PROGRAM)
+        file.write("#include <conv.h>\n#include <stdio.h>\nint main(void) { puts(conv_version()); return 0; }\n")
     with open(bare.path("/tmp/CMakeLists.txt"), "w", encoding="utf-8") as file:
         file.write(f"cmake_minimum_required(VERSION 3.25)\nproject(a C)\nfind_package(conv {VERSION} REQUIRED)\n"
                    "add_executable(a a.c)\ntarget_link_libraries(a conv::conv)\n")
@@ -177,6 +170,10 @@ def test_pip_install(system_name, tmp_path):
     system.keep_objects()
     clone(system)
     system.run("apt-get update -q && apt-get install -q -y --no-install-recommends ca-certificates")
+    # Without a compiler pip says what to run. No tool of this remains.
+    said = system.run("apt-get install -q -y --no-install-recommends python3-venv && python3 -m venv /tmp/venv && ! /tmp/venv/bin/pip install /conv 2>&1"
+                      " && rm -r /tmp/venv && apt-get purge -q -y --autoremove python3-venv")
+    assert "conv was not built" in said and "`tools/setup wheel`" in said
     system.run(f"cd /conv\n{installation_commands()}\n", timeout=3600)
     tests = system.run(f"~/conv-env/bin/pip install -q {needed} && cd /tmp && "
                        "~/conv-env/bin/python -m pytest -q -p no:cacheprovider -c /conv/pyproject.toml /conv/python/tests", timeout=3600)

@@ -226,7 +226,7 @@ static enum conv_status open_writer(struct conv_archive_writer **out,
     *out = NULL;
     if (!method)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "this conv was built without the library that compresses it");
+                            "this conv was built without libzstd: it writes tar, tar.gz and zip");
     struct writer *writer = calloc(1, sizeof *writer + method->state_bytes);
     if (!writer || !method->begin(writer->state)) {
         if (writer)
