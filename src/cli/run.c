@@ -129,16 +129,16 @@ struct run {
 static void name_own_journal(char path[PATH_MAX])
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    bool is_set = state && state[0] == '/';
+    bool is_set = state && state[0] == '/', is_home = home && home[0] == '/';
     struct rlimit files;
     struct conv_err ignored;
     bool enough = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur >= LEAST_DESCRIPTORS;
     int length = snprintf(path, PATH_MAX, "%s%s/conv/in-place-%lld-%d.journal",
-                          is_set ? state
-                          : home ? home
-                                 : "",
+                          is_set    ? state
+                          : is_home ? home
+                                    : "",
                           is_set ? "" : "/.local/state", (long long)time(NULL), (int)getpid());
-    if (!enough || (!is_set && !home) || length >= PATH_MAX ||
+    if (!enough || (!is_set && !is_home) || length >= PATH_MAX ||
         conv_paths_make_parent(path, &ignored))
         path[0] = '\0';
 }
@@ -163,14 +163,16 @@ static enum conv_status open_journal(struct run *run, const struct conv_options 
     if (settings.members && targets == 1 && strcmp(target->path, places->output) == 0)
         settings.input_count = places->input_count;
     bool several = conv_walk_shape(walk)->any_folder || places->input_count > 1;
-    if (!settings.journal && several && !options->outputs.dry_run && !options->outputs.no_save)
-        name_own_journal(run->own_journal);
-    if (run->own_journal[0]) {
+    if (!settings.journal && several && !options->outputs.dry_run && !options->outputs.no_save) {
         settings.journal = run->own_journal;
-        if (!conv_settings_open_journal(&run->journal, &settings, stop, err))
+        name_own_journal(run->own_journal);
+        if (run->own_journal[0] && !conv_settings_open_journal(&run->journal, &settings, stop, err))
             return CONV_OK;
         run->own_journal[0] = '\0';
         settings.journal = NULL;
+        if (!options->report.quiet)
+            conv_report_say("there is no place for a journal, so that an interrupted run cannot be "
+                            "continued (--resume FILE keeps one)");
     }
     return conv_settings_open_journal(&run->journal, &settings, stop, err);
 }
