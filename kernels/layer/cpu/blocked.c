@@ -31,27 +31,26 @@ static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer 
     blocked->row_phases = min(layer->stride_y, reach_y);
     blocked->copies = blocked->adjoining ? layer->kernel_width : min(layer->stride_x, reach_x);
     int more = blocked->adjoining ? 0 : (reach_x - 1) / layer->stride_x;
-    blocked->pitch =
-        (blocked->adjoining ? blocked->columns : round_up(blocked->columns, lanes)) + more;
+    blocked->pitch = more + round_up(blocked->columns, blocked->adjoining ? 1 : lanes);
     ptrdiff_t rows = blocked->rows + (reach_y - 1) / layer->stride_y;
-    blocked->copy_size = rows * blocked->pitch;
+    blocked->copy_size = rows * blocked->pitch + lanes; // vectors are stored after the last one
     blocked->phase_size = blocked->copies * blocked->copy_size;
     blocked->channel_size = blocked->row_phases * blocked->phase_size;
-    // A vector read may begin at the last element.
-    blocked->line = blocked->channels * blocked->channel_size + lanes;
+    blocked->lines = blocked->channels * blocked->channel_size;
 }
 
 // An estimate of the time for a group of a plane, in vector instructions.
 static double cost(const struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                    int lanes)
 {
-    bool whole = blocked->direct && blocked->adjoining && !blocked->across;
-    double rows = whole ? blocked->height : blocked->rows, columns = blocked->columns;
+    bool whole = blocked->direct && !blocked->across;
+    double rows = blocked->rows, columns = whole ? blocked->width : blocked->columns;
     double taps = (double)conv_layer_taps(layer);
-    double vectors = blocked->adjoining ? ceil(rows * columns / lanes)
-                                        : rows * (round_up(blocked->columns, lanes) / lanes);
-    if (!blocked->adjoining && blocked->columns <= lanes)
-        vectors *= 1.5; // tiles of one vector load more than they compute
+    double vectors =
+        blocked->adjoining ? ceil(rows * columns / lanes) : rows * ceil(columns / lanes);
+    // Tiles of one vector load more than they compute; in planes, vectors may cross cache lines.
+    if (whole ? blocked->width % lanes != 0 : !blocked->adjoining && blocked->columns <= lanes)
+        vectors *= 1.4;
     // Copying a vector costs about as much as six taps.
     double copied =
         blocked->direct ? 0 : group_channels(layer) * (double)blocked->channel_size / lanes;
@@ -60,11 +59,11 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
     return (vectors * taps * layer->maps / layer->groups + 6 * copied) / (rows * columns);
 }
 
-// Rows of blocks that share `height` rows about evenly, at most `most` each, or 1.
-static int share_rows(int height, int most)
+// The size of parts that share n about evenly, at most `most` each.
+static int share(int n, int64_t most)
 {
-    int blocks = most < 1 ? height : (int)(((int64_t)height + most - 1) / most);
-    return (height + blocks - 1) / blocks;
+    int parts = (int)((n + most - 1) / most);
+    return (n + parts - 1) / parts;
 }
 
 // Sets the rows of a block so that its copy has at most MOST_COPIED bytes (or to 1).
@@ -73,12 +72,9 @@ static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_la
 {
     blocked->rows = 1;
     lay_out(blocked, layer, lanes);
-    ptrdiff_t row = (ptrdiff_t)blocked->channels * blocked->row_phases * blocked->copies *
-                    blocked->pitch * (ptrdiff_t)sizeof(float);
-    ptrdiff_t more = (MOST_COPIED - blocked->line * (ptrdiff_t)sizeof(float)) / row;
-    if (more <= 0)
-        return;
-    blocked->rows = share_rows(blocked->height, more < INT32_MAX ? 1 + (int)more : INT32_MAX);
+    ptrdiff_t row = (ptrdiff_t)blocked->channels * blocked->row_phases * blocked->copies;
+    ptrdiff_t more = (MOST_COPIED / 4 - blocked->lines) / (row * blocked->pitch); // rows
+    blocked->rows = share(blocked->height, more < 0 ? 1 : 1 + more);
     lay_out(blocked, layer, lanes);
 }
 
@@ -97,9 +93,9 @@ static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_l
             continue;
         }
         // Several rows, which share much of their input, are worth more than long rows.
-        bool small = blocked->line * (ptrdiff_t)sizeof(float) <= MOST_COPIED;
-        if ((small && blocked->rows >= min(blocked->height, 4)) || blocked->adjoining ||
-            blocked->columns <= 8 * lanes)
+        bool small = blocked->lines <= MOST_COPIED / 4;
+        if ((small && blocked->rows >= min(blocked->height, 4)) ||
+            (blocked->adjoining && blocked->height > 1) || blocked->columns <= 8 * lanes)
             return small;
         blocked->columns = round_up(blocked->columns / 2, 4 * lanes);
     }
@@ -115,7 +111,7 @@ static void choose_across(struct conv_layer_blocked *blocked, const struct conv_
     across.most_maps = 2 * lanes;
     across.sets = (across.maps + across.most_maps - 1) / across.most_maps;
     across.short_sets = 0;
-    if (choose_block(&across, layer, lanes) &&
+    if ((choose_block(&across, layer, lanes) || across.direct) &&
         cost(&across, layer, lanes) < 0.97 * cost(blocked, layer, lanes))
         *blocked = across;
 }
@@ -146,7 +142,7 @@ void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
     float *packed = (float *)plan->packed + conv_layer_blocked_weights(plan);
     offsets = (int32_t *)plan->packed + conv_layer_blocked_offsets(layer);
     for (int c = 0; c < (blocked->direct ? group_channels(layer) : 0); c++)
-        offsets[c] = c * blocked->height * blocked->width;
+        offsets[c] = c * blocked->width;
     for (int first = 0, s = 0; first < layer->maps; s = (s + 1) % blocked->sets) {
         int maps = conv_layer_blocked_first(blocked, s + 1) - conv_layer_blocked_first(blocked, s);
         int unused = s == blocked->sets - 1 ? blocked->packed_maps - blocked->maps : 0; // 0
@@ -170,6 +166,16 @@ static bool offsets_fit(const struct conv_layer *layer)
     return group_channels(layer) <= INT32_MAX / (rows * columns);
 }
 
+// Whether tiles read planes of so many bytes rather than a copy. Samples that are large powers of 2
+// apart share few places in a cache, and where planes are not whole lines of it, vectors read two
+// lines from the level 2 cache: both cost time for each set of maps.
+static bool reads_planes(const struct conv_layer_blocked *blocked, int64_t bytes, int lanes)
+{
+    if ((bytes & -bytes) * blocked->channels > 1 << 20)
+        return blocked->sets <= 4;
+    return bytes % (lanes * (int64_t)sizeof(float)) == 0 || bytes < 1280 || blocked->sets < 8;
+}
+
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps)
 {
     const struct conv_layer *layer = &plan->layer;
@@ -177,54 +183,50 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
     if (!offsets_fit(layer))
         return false;
     size_t taps = conv_layer_taps(layer);
-    int blocks = layer->output == CONV_ELEMENT_F32 && taps > MOST_TAPS
+    int blocks = layer->output == CONV_ELEMENT_F32 // dst holds sums between two copies
                      ? min((int)((taps + MOST_TAPS - 1) / MOST_TAPS), channels)
-                     : 1; // dst holds sums between two copies
+                     : 1;
+    int pads = layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right;
+    bool flat = layer->kernel_height * layer->kernel_width == 1 && pads == 0 &&
+                layer->stride_y * layer->stride_x == 1 &&
+                plan->shape.height <= INT32_MAX / 2 / layer->channels / plan->shape.width;
     struct conv_layer_blocked *blocked = (struct conv_layer_blocked *)(void *)plan->constants;
     *blocked = (struct conv_layer_blocked){
-        .height = conv_layer_out_height(layer, plan->shape.height),
-        .width = conv_layer_out_width(layer, plan->shape.width),
+        .height = flat ? 1 : conv_layer_out_height(layer, plan->shape.height),
+        .width = flat ? plan->shape.height * plan->shape.width
+                      : conv_layer_out_width(layer, plan->shape.width),
         .channels = (channels + blocks - 1) / blocks,
         .maps = maps,
         .packed_maps = maps,
         .sets = (maps + most_maps - 1) / most_maps,
-        // A plane is its own copy, whose offsets are int32_t, too.
-        .direct = layer->kernel_height * layer->kernel_width == 1 &&
-                  layer->stride_y * layer->stride_x == 1 && layer->input == CONV_ELEMENT_F32 &&
-                  layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right == 0 &&
-                  plan->shape.height <= INT32_MAX / layer->channels / plan->shape.width,
+        .flat = flat,
     };
+    blocked->direct = flat && layer->input == CONV_ELEMENT_F32 &&
+                      reads_planes(blocked, blocked->width * (int64_t)sizeof(float), lanes);
     blocked->most_maps = (maps + blocked->sets - 1) / blocked->sets;
     blocked->short_sets = blocked->sets * blocked->most_maps - maps;
     struct conv_layer_blocked adjoining = *blocked;
     adjoining.adjoining = true;
     choose_block(blocked, layer, lanes);
-    if (choose_block(&adjoining, layer, lanes) &&
+    if (!flat && choose_block(&adjoining, layer, lanes) &&
         cost(&adjoining, layer, lanes) <= cost(blocked, layer, lanes))
         *blocked = adjoining;
     choose_across(blocked, layer, lanes);
-    blocked->direct &= blocked->adjoining;
-    blocked->direct_rows = blocked->rows;
-    if (!blocked->across) // sums of some channels stay in a cache until the next ones are added
-        blocked->direct_rows =
-            blocks == 1
-                ? blocked->height
-                : share_rows(blocked->height, CONV_LAYER_BLOCKED_SPAN * lanes / blocked->width);
-    // After the copy, a padded row of the input.
-    size_t floats = (size_t)(blocked->line + 2 * lanes) +
-                    (size_t)(blocked->columns - 1) * (size_t)layer->stride_x +
-                    (size_t)conv_layer_reach_x(layer);
-    size_t vectors = (floats + (size_t)lanes - 1) / (size_t)lanes * (size_t)lanes; // in floats
-    if (blocked->across) {
-        blocked->results = (ptrdiff_t)vectors;
-        floats =
-            vectors + (size_t)(blocked->rows * blocked->columns) * (size_t)blocked->packed_maps;
-    }
-    plan->scratch = floats * sizeof(float);
+    // Sums of some channels stay in a cache until the next ones are added.
+    int span = round_up(share(blocked->width, CONV_LAYER_BLOCKED_SPAN * lanes), lanes);
+    blocked->direct_columns = blocked->across ? blocked->columns : span;
+    // After the copy, padded rows of a channel.
+    int columns = (blocked->columns - 1) * layer->stride_x + conv_layer_reach_x(layer);
+    columns = columns > CONV_LAYER_BLOCKED_LINES ? columns : CONV_LAYER_BLOCKED_LINES;
+    blocked->results = (blocked->lines + columns + 6 * lanes) / lanes * lanes;
+    ptrdiff_t sums =
+        blocked->across ? (ptrdiff_t)blocked->rows * blocked->columns * blocked->packed_maps : 0;
+    plan->scratch = (size_t)(blocked->results + sums) * sizeof(float);
     plan->sets = layer->groups > 1 ? layer->groups : blocked->sets;
     // A line of 16 samples takes about 8 cycles, in which two units do 16 products for each of
-    // them; to copy a row 30 cycles and, as above, six products for each of its samples.
-    double copying = blocked->row_phases * blocked->copies * (1440 + 9.0 * blocked->pitch);
+    // them; to copy a row 15 cycles and, as above, six products for each of its samples.
+    double row = flat ? plan->shape.width : blocked->pitch;
+    double copying = blocked->row_phases * blocked->copies * (720 + 9.0 * row);
     plan->reading = 16.0 * layer->stride_y * plan->shape.width + (blocked->direct ? 0 : copying);
     plan->packed_bytes =
         conv_layer_blocked_weights(plan) * sizeof(int32_t) +

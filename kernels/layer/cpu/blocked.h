@@ -9,7 +9,8 @@
 
 #include "kernels/layer/layer.h"
 
-#define CONV_LAYER_BLOCKED_SPAN 24 // vectors of outputs that are computed before the next ones
+#define CONV_LAYER_BLOCKED_SPAN 24    // vectors of outputs that are computed before the next ones
+#define CONV_LAYER_BLOCKED_LINES 4096 // samples of rows that are padded before they are copied
 
 // The copy in scratch has for each channel of a group of the layer, for each row modulo stride_y
 // ("row phase"), several copies of the input rows that begin at different columns; element j of a
@@ -19,18 +20,19 @@
 //   Or one for each column modulo stride_x, with more columns: a tap is read from copy
 //     v % stride_x, v / stride_x elements further on. A vector belongs to one output row.
 // With many channels a block is computed from some of them at a time; meanwhile dst holds its sums.
-// A 1x1 kernel without strides and padding reads adjoining float32 planes themselves, except for
-// the last rows, where vectors would read after the plane.
+// Of a 1x1 kernel without strides and padding a plane is one row ("flat"), which tiles may read
+// without a copy ("direct"), except for the last vector, which would read after the plane.
 struct conv_layer_blocked {
-    bool adjoining;    // the first of these
-    bool direct;       // planes that adjoin are not copied
-    int height, width; // of the output planes
-    int rows, columns; // of a block of outputs that is copied, at most
-    int direct_rows;   // of one that is not
-    int channels;      // of a block's copy, at most
+    bool adjoining;     // the first of these
+    bool flat;          // a plane is one row
+    bool direct;        // planes that adjoin are not copied
+    int height, width;  // of the output planes
+    int rows, columns;  // of a block of outputs that is copied, at most
+    int direct_columns; // of one that is not
+    int channels;       // of a block's copy, at most
     int row_phases, copies, pitch;
     ptrdiff_t phase_size, copy_size, channel_size; // floats from one to the next
-    ptrdiff_t line;      // where scratch for padded input begins, in floats
+    ptrdiff_t lines;     // where scratch for padded rows of the input begins, in floats
     int maps;            // of a group
     int sets, most_maps; // sets of a group's maps, which tiles compute; the maps of the largest
     int short_sets;      // the last ones, with a map less

@@ -4,16 +4,12 @@
 #ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
 #define CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
 
-#include <string.h>
-
 #include "base/features.h"
 #include "kernels/common/border.h"
 #include "kernels/layer/cpu/blocked.h"
 #include "kernels/layer/cpu/blocked_tile.h"
 
 // --- copies of the input -------------------------------------------------------------------------
-
-// Copies the input of a block of outputs to scratch, as blocked.h describes.
 
 // A block of outputs of one image, and the channels whose products are added to it.
 struct block {
@@ -22,30 +18,23 @@ struct block {
     int first_row, rows, first_column, columns;
     int first_channel, channels; // of the group
     bool is_direct;              // its samples are those of the planes
+    int in_columns;              // of the padded input
 };
 
-// Every `stride`-th sample. With `whole` vectors may be read and stored after the last one.
-static inline void copy_samples(float *dst, const float *src, int n, int stride, bool whole)
+// Copies every `stride`-th sample in whole vectors, which read and store after the last one.
+static inline void copy_samples(float *dst, const float *src, ptrdiff_t n, int stride)
 {
-    int j = 0;
-    if (stride == 1) {
-        for (; whole ? j < n : j + LANES <= n; j += LANES)
-            put(dst + j, load(src + j));
-        if (j < n)
-            PUT_SOME(dst + j, GET_SOME(src + j, n - j), n - j);
-        return;
-    }
-    for (; stride == 2 && j + LANES < n; j += LANES)
+    for (ptrdiff_t j = 0; stride == 1 && j < n; j += LANES)
+        put(dst + j, load(src + j));
+    for (ptrdiff_t j = 0; stride == 2 && j < n; j += LANES)
         put(dst + j, EVENS(load(src + 2 * j), load(src + 2 * j + LANES)));
-    if (stride == 2 && j < n) {
-        int left = 2 * (n - j) - 1; // samples
-        vec low = fetch(src + 2 * j, left);
-        vec high = left > LANES ? GET_SOME(src + 2 * j + LANES, left - LANES) : low;
-        PUT_SOME(dst + j, EVENS(low, high), n - j);
-        return;
+    for (ptrdiff_t j = 0; stride == 4 && j < n; j += LANES) {
+        const float *from = src + 4 * j;
+        vec low = EVENS(load(from), load(from + LANES));
+        put(dst + j, EVENS(low, EVENS(load(from + 2 * LANES), load(from + 3 * LANES))));
     }
-    for (; j < n; j++)
-        dst[j] = src[(ptrdiff_t)j * stride];
+    for (ptrdiff_t j = 0; stride != 1 && stride != 2 && stride != 4 && j < n; j++)
+        dst[j] = src[j * stride];
 }
 
 // Sample x of a row as float32.
@@ -56,72 +45,85 @@ static inline float sample_of(const struct conv_layer *layer, const uint8_t *row
     return layer->input_divisor == 1 ? (float)row[x] : (float)row[x] / layer->input_divisor;
 }
 
-// Samples x, x + stride_x, ... of a row, some of which may lie in the padding. Those of the plane
-// are inside[x] as float32.
-static void copy_columns(const struct conv_layer_plan *plan, const uint8_t *row,
-                         const float *inside, int x, int count, bool whole, float *to)
+// Puts n samples of a row's padding, from x on, and others after them at dst. NULL: of a constant.
+static inline void fill_padding(const struct conv_layer_plan *plan, const uint8_t *row, int x,
+                                int n, float *dst)
 {
     const struct conv_layer *layer = &plan->layer;
-    int stride = layer->stride_x, width = plan->shape.width;
-    int first = x < 0 ? (stride - 1 - x) / stride : 0;
-    int end = x < width ? (width - 1 - x) / stride + 1 : 0;
-    first = first < count ? first : count;
-    end = end > count ? count : end > first ? end : first;
-    copy_samples(to + first, inside + x + first * stride, end - first, stride, whole);
-    for (int j = first > 0 ? 0 : end; j < count; j = j + 1 == first ? end : j + 1) {
-        int from = conv_border_index(layer->border, x + j * stride, width);
-        to[j] = from < 0 ? layer->border_value : sample_of(layer, row, from);
+    bool is_constant = !row || layer->border == CONV_BORDER_CONSTANT;
+    for (int j = 0; j < n; j += is_constant ? LANES : 1)
+        if (is_constant)
+            put(dst + j, splat(layer->border_value));
+        else
+            dst[j] =
+                sample_of(layer, row, conv_border_index(layer->border, x + j, plan->shape.width));
+}
+
+// Puts padded lines of a channel, `first` to `end_line` - 1, as float32 at dst, `pitch` apart, and
+// zeros after them: in ascending order, as vectors write after what they are meant for. The lines
+// of a block are the rows of all row phases in turn; if a phase has no tap, its rows are none of
+// them.
+static void fill_lines(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                       const uint8_t *plane, const struct block *block, int first, int end_line,
+                       float *dst, ptrdiff_t pitch)
+{
+    const struct conv_layer *layer = &plan->layer;
+    int phases = conv_layer_blocked_of(plan)->row_phases, stride = layer->stride_y;
+    int top = block->first_row * stride - layer->pad_top;
+    int left = block->first_column * layer->stride_x - layer->pad_left;
+    int columns = block->in_columns, inside = plan->shape.width - left; // before the right pads
+    ptrdiff_t size = (ptrdiff_t)conv_element_size(layer->input);
+    int begin = left < 0 ? (columns < -left ? columns : -left) : 0;
+    int end = inside < begin ? begin : inside < columns ? inside : columns;
+    for (int i = first; i < end_line; i++, dst += pitch) {
+        int r = phases < stride ? i / phases * stride + i % phases : i;
+        int y = conv_border_index(layer->border, top + r, plan->shape.height);
+        const uint8_t *row = plane + (y < 0 ? 0 : y) * batch->src_row;
+        for (ptrdiff_t at = left * size; at < (left + columns) * size; at += 64)
+            __builtin_prefetch(row + batch->src_plane + at); // the same of the next plane
+        if (y < 0) {
+            fill_padding(plan, NULL, 0, columns, dst);
+        } else {
+            fill_padding(plan, row, left, begin, dst);
+            const float *from = (const float *)(const void *)row + left;
+            for (int j = begin; layer->input == CONV_ELEMENT_F32 && j < end; j += LANES)
+                put(dst + j, fetch(from + j, end - j));
+            for (int j = begin; layer->input != CONV_ELEMENT_F32 && j < end; j++)
+                dst[j] = sample_of(layer, row, left + j);
+            fill_padding(plan, row, left + end, columns - end, dst + end);
+        }
+        put(dst + columns, (vec){0});
     }
 }
 
-// Vectors read up to LANES - 1 elements after the last sample. Old contents of scratch there would
-// not change an output, but if they are subnormal, arithmetic on them takes a hundred times as
-// long.
-static void clear_after(float *from, const float *end)
-{
-    PUT_SOME(from, (vec){0}, (int)(end - from));
-}
-
-// Makes the copies of a channel, row by row. What a row's last vector stores after the row is
-// overwritten by the next rows of its copy; what it reads there must lie in the plane.
-static void copy_rows(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
-                      const uint8_t *plane, const struct block *block, float *line, float *dst)
+// Copies what a block reads of a channel as blocked.h describes, some padded lines at a time.
+static void copy_channel(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                         const uint8_t *plane, const struct block *block, float *dst)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     const struct conv_layer *layer = &plan->layer;
-    bool is_float = layer->input == CONV_ELEMENT_F32;
-    int stride = layer->stride_x, step = blocked->adjoining ? layer->dilation_x : 1;
-    int top = block->first_row * layer->stride_y - layer->pad_top;
-    int left = block->first_column * stride - layer->pad_left, width = plan->shape.width;
+    int stride = layer->stride_x, phases = blocked->row_phases, columns = block->in_columns;
     int rows = (block->rows - 1) * layer->stride_y + conv_layer_reach_y(layer);
-    int columns = (block->columns - 1) * stride + conv_layer_reach_x(layer);
-    for (int r = 0; r < rows; r++) {
-        int phase = r % layer->stride_y, count = blocked->width;
-        if (phase >= blocked->row_phases)
-            continue;
-        for (int j = 0; j < columns; j += 64 / (int)sizeof(float)) // the same of the next plane
-            __builtin_prefetch(plane + batch->src_plane + (top + r) * batch->src_row +
-                               (left + j) * (ptrdiff_t)sizeof(float));
-        int y = conv_border_index(layer->border, top + r, plan->shape.height);
-        const uint8_t *row = plane + (y < 0 ? 0 : y) * batch->src_row;
-        const float *inside = is_float ? (const float *)(const void *)row : line - left;
-        for (int x = left > 0 ? left : 0; !is_float && x < left + columns && x < width; x++)
-            line[x - left] = sample_of(layer, row, x);
-        ptrdiff_t at = (ptrdiff_t)(r / layer->stride_y) * blocked->pitch;
-        bool whole =
-            stride == 1 && at + columns + LANES <= blocked->copy_size &&
-            (!is_float || (plan->shape.height - 1 - y) * batch->src_row >= (int64_t)sizeof(vec));
-        float *to = dst + phase * blocked->phase_size + at;
-        for (int k = 0; k < blocked->copies; k++, to += blocked->copy_size) {
-            if (!blocked->adjoining)
-                count = (columns - k + stride - 1) / stride;
-            if (y >= 0)
-                copy_columns(plan, row, inside, left + k * step, count, whole, to);
-            for (int j = 0; y < 0 && j < count; j++)
-                to[j] = layer->border_value;
-            clear_after(to + count, to + blocked->pitch);
-            if (blocked->adjoining && r + layer->stride_y >= rows) // the last row of its copy
-                clear_after(to + count, to - at + blocked->copy_size);
+    int lines = phases < layer->stride_y ? block->rows * phases : rows;
+    if (blocked->copies == 1 && layer->stride_y * stride == 1) {
+        fill_lines(plan, batch, plane, block, 0, lines, dst, blocked->pitch);
+        return;
+    }
+    float *line = (float *)batch->scratch + blocked->lines;
+    int step = blocked->adjoining ? layer->dilation_x : 1,
+        most = CONV_LAYER_BLOCKED_LINES / columns;
+    for (int first = 0, end; first < lines; first = end) {
+        end = lines - first < most ? lines : first + (most < 1 ? 1 : most);
+        fill_lines(plan, batch, plane, block, first, end, line, columns);
+        for (int k = 0; k < blocked->copies; k++) {
+            int n = blocked->adjoining ? block->columns : (columns - k + stride - 1) / stride;
+            for (int i = first; i < end; i++) {
+                const float *from = line + (i - first) * columns + k * step;
+                float *to = dst + i % phases * blocked->phase_size + k * blocked->copy_size +
+                            i / phases * blocked->pitch;
+                copy_samples(to, from, n, stride);
+                put(to + n, (vec){0});
+            }
         }
     }
 }
@@ -130,18 +132,15 @@ static void copy_rows(const struct conv_layer_plan *plan, const struct conv_laye
 static const float *samples_of(const struct conv_layer_plan *plan,
                                const struct conv_layer_batch *batch, const struct block *block)
 {
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    float *scratch = batch->scratch;
     const uint8_t *plane = (const uint8_t *)batch->src + block->image * batch->src_image;
     plane += (block->group * (plan->layer.channels / plan->layer.groups) + block->first_channel) *
              batch->src_plane;
     if (block->is_direct)
-        return (const float *)(const void *)(plane + block->first_row * batch->src_row);
+        return (const float *)(const void *)plane + block->first_column;
     for (int c = 0; c < block->channels; c++, plane += batch->src_plane)
-        copy_rows(plan, batch, plane, block, scratch + blocked->line,
-                  scratch + c * blocked->channel_size);
-    put(scratch + block->channels * blocked->channel_size, (vec){0});
-    return scratch;
+        copy_channel(plan, batch, plane, block,
+                     (float *)batch->scratch + c * conv_layer_blocked_of(plan)->channel_size);
+    return batch->scratch;
 }
 
 // --- the loops -----------------------------------------------------------------------------------
@@ -149,15 +148,14 @@ static const float *samples_of(const struct conv_layer_plan *plan,
 // What the tiles of a run have in common.
 struct image_run {
     const struct conv_layer_plan *plan;
-    int first_group, groups, first_set, end_set; // what is computed
-    bool is_direct;                              // the planes adjoin
-    int readable_rows;   // direct: in which vectors may end, whatever their number
-    uint8_t *dst;        // of the first set of a group
-    const float *packed; // the weights of that and of those after it
-    size_t first_tap;    // of the channels that are computed
-    float *results;      // across maps: sums of a block
-    bool ends;           // sums are results
-    int outputs;         // of a block
+    int first_set, end_set; // what is computed of a group
+    bool is_direct;         // the planes adjoin
+    uint8_t *dst;           // of the first set of a group
+    const float *packed;    // the weights of that and of those after it
+    size_t first_tap;       // of the channels that are computed
+    float *results;         // across maps: sums of a block
+    bool ends;              // sums are results
+    int outputs;            // of a block
     struct tile tile;
 };
 
@@ -241,43 +239,6 @@ static void compute_block(struct image_run *run, const struct block *block, cons
                          count - j < wide ? count - j : wide);
 }
 
-// Goes to the next block; false if there is none.
-static bool next_block(const struct image_run *run, const struct conv_layer_batch *batch,
-                       struct block *block)
-{
-    const struct conv_layer *layer = &run->plan->layer;
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    int channels = layer->channels / layer->groups, end = batch->first_row + batch->rows;
-    if ((block->first_channel += blocked->channels) >= channels) {
-        block->first_channel = 0;
-        block->first_column += blocked->columns;
-    }
-    if (block->first_column >= blocked->width) {
-        block->first_column = 0;
-        block->first_row += block->rows;
-    }
-    if (block->first_row >= end) {
-        block->first_row = batch->first_row;
-        block->group++;
-    }
-    if (block->group >= run->groups) {
-        block->group = run->first_group;
-        block->image++;
-    }
-    int rows = end - block->first_row, columns = blocked->width - block->first_column;
-    bool reads_on = !blocked->across && run->is_direct && rows * blocked->width % LANES != 0;
-    int readable = reads_on ? run->readable_rows - block->first_row : rows;
-    block->is_direct = run->is_direct && readable > 0;
-    int direct = readable < blocked->direct_rows ? readable : blocked->direct_rows;
-    int most = block->is_direct ? direct : blocked->rows;
-    block->rows = rows < most ? rows : most;
-    block->columns = columns < blocked->columns ? columns : blocked->columns;
-    block->channels = channels - block->first_channel < blocked->channels
-                          ? channels - block->first_channel
-                          : blocked->channels;
-    return block->image < batch->images;
-}
-
 // Has tiles add the products of a block's channels to its outputs.
 static void begin_block(struct image_run *run, const struct conv_layer_batch *batch,
                         const struct block *block)
@@ -305,33 +266,75 @@ static void begin_block(struct image_run *run, const struct conv_layer_batch *ba
                                            tile->map_size;
 }
 
+// Computes the next block, of at most that many rows and columns, from all channels.
+static void run_block(struct image_run *run, const struct conv_layer_batch *batch,
+                      struct block *block, int rows, int columns)
+{
+    const struct conv_layer *layer = &run->plan->layer;
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    int channels = layer->channels / layer->groups;
+    int most = run->is_direct ? blocked->direct_columns : blocked->columns;
+    block->is_direct = run->is_direct;
+    block->rows = rows < blocked->rows ? rows : blocked->rows;
+    block->columns = columns < most ? columns : most;
+    int vectors = (block->columns + LANES - 1) / LANES;
+    if (run->is_direct && !blocked->across &&
+        vectors * LANES > blocked->width - block->first_column) { // the last one is copied
+        block->is_direct = vectors > 1;
+        block->columns = vectors > 1 ? (vectors - 1) * LANES : columns;
+    }
+    block->in_columns = (block->columns - 1) * layer->stride_x + conv_layer_reach_x(layer);
+    for (int c = 0; c < channels; c += block->channels) {
+        block->first_channel = c;
+        block->channels = channels - c < blocked->channels ? channels - c : blocked->channels;
+        const float *samples = samples_of(run->plan, batch, block);
+        begin_block(run, batch, block);
+        compute_block(run, block, samples);
+    }
+}
+
+// Computes columns `begin` to `end` - 1 of the batch's rows.
+static void run_columns(const struct conv_layer_plan *plan, const struct conv_layer_batch *batch,
+                        int begin, int end)
+{
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
+    size_t plane = (size_t)blocked->height * (size_t)blocked->width;
+    int first = batch->first_set, last = first + (batch->sets ? batch->sets : plan->sets);
+    int end_row = batch->first_row + batch->rows;
+    bool by_group = plan->layer.groups > 1;
+    enum conv_element output = plan->layer.output;
+    struct image_run run = {
+        .plan = plan,
+        .first_set = by_group ? 0 : first,
+        .end_set = by_group ? blocked->sets : last,
+        .results = (float *)batch->scratch + blocked->results,
+        .is_direct = blocked->direct && batch->src_plane == 4 * (int64_t)blocked->width,
+        .tile = {.output = output, .map_size = plane * conv_element_size(output)},
+    };
+    for (struct block b = {0}; b.image < batch->images; b.image++)
+        for (b.group = by_group ? first : 0; b.group < (by_group ? last : 1); b.group++)
+            for (b.first_row = batch->first_row; b.first_row < end_row; b.first_row += b.rows)
+                for (b.first_column = begin; b.first_column < end; b.first_column += b.columns)
+                    run_block(&run, batch, &b, end_row - b.first_row, end - b.first_column);
+}
+
 static enum conv_status run_blocked(const struct conv_layer_plan *plan,
                                     const struct conv_layer_batch *batch)
 {
-    const struct conv_layer *layer = &plan->layer;
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    size_t plane = (size_t)blocked->height * (size_t)blocked->width;
-    int sets = batch->sets ? batch->sets : plan->sets;
-    bool by_group = layer->groups > 1;
-    struct image_run run = {
-        .plan = plan,
-        .first_group = by_group ? batch->first_set : 0,
-        .groups = by_group ? batch->first_set + sets : 1,
-        .first_set = by_group ? 0 : batch->first_set,
-        .end_set = by_group ? blocked->sets : batch->first_set + sets,
-        .results = (float *)batch->scratch + blocked->results,
-        .is_direct = blocked->direct && batch->src_row == 4 * (int64_t)plan->shape.width &&
-                     batch->src_plane == batch->src_row * plan->shape.height,
-        .readable_rows = blocked->height - (LANES - 1 + blocked->width - 1) / blocked->width,
-        .tile = {.output = layer->output, .map_size = plane * conv_element_size(layer->output)},
-    };
-    struct block block = {.group = run.first_group,
-                          .first_row = batch->first_row,
-                          .first_channel = -blocked->channels};
-    while (next_block(&run, batch, &block)) {
-        const float *samples = samples_of(plan, batch, &block);
-        begin_block(&run, batch, &block);
-        compute_block(&run, &block, samples);
+    struct conv_layer_plan flat = *plan;
+    struct conv_layer_batch line = *batch;
+    int width = plan->shape.width, end = batch->first_row + batch->rows;
+    int64_t gap = batch->src_row - width * (int64_t)conv_element_size(plan->layer.input);
+    if (!conv_layer_blocked_of(plan)->flat) {
+        run_columns(plan, batch, 0, conv_layer_blocked_of(plan)->width);
+        return CONV_OK;
+    }
+    flat.shape.width *= flat.shape.height;
+    flat.shape.height = line.rows = 1;
+    line.first_row = 0;
+    for (int i = batch->first_row, rows = gap ? 1 : batch->rows; i < end; i += rows) {
+        line.src = (const uint8_t *)batch->src + i * gap;
+        run_columns(&flat, &line, i * width, (i + rows) * width);
     }
     return CONV_OK;
 }

@@ -13,6 +13,7 @@ static inline __m256i first_lanes(int n)
     return _mm256_loadu_si256((const __m256i *)(const void *)(ones + 8 - n));
 }
 
+#define VARIANTS CONV_LAYER_VARIANTS(avx2, CONV_CPU_AVX2)
 #define LANES 8
 #define FMA(a, b, c) ((vec)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define PUT_SOME(p, x, n)                                                                          \
@@ -28,6 +29,7 @@ static inline __m256i first_lanes(int n)
 #elif defined CONV_ISA_AVX512 // 16 outputs per vector, 32 registers
 #include <immintrin.h>
 
+#define VARIANTS CONV_LAYER_VARIANTS(avx512, CONV_CPU_AVX512)
 #define LANES 16
 #define FMA(a, b, c) ((vec)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define PUT_SOME(p, x, n)                                                                          \
@@ -45,6 +47,7 @@ static inline __m256i first_lanes(int n)
 #elif defined CONV_ISA_NEON // 64-bit ARM: 4 outputs per vector, 32 registers
 #include <arm_neon.h>
 
+#define VARIANTS CONV_LAYER_VARIANTS(neon, CONV_CPU_NEON)
 #define LANES 4
 #define FMA(a, b, c) ((vec)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
 #define SCORE 40
@@ -53,6 +56,7 @@ static inline __m256i first_lanes(int n)
 #define ACROSS_OUTPUTS(vectors) ((vectors) == 1 ? 12 : (vectors) == 2 ? 14 : 24 / (vectors))
 
 #else // no fused multiply-add instruction: 4 outputs at a time in float64
+#define VARIANTS CONV_LAYER_VARIANTS(portable, 0)
 #define LANES 4
 #define SCORE 20
 #define MOST_MAPS 2
@@ -96,10 +100,7 @@ static inline __attribute__((always_inline)) vec_f32 fused(vec_f32 a, vec_f32 b,
 #include "kernels/layer/cpu/blocked_image.h"
 
 // --- many groups ---------------------------------------------------------------------------------
-// Each element of a vector belongs to another group: depthwise layers, above all. The input of
-// LANES groups is transposed into scratch, with its padding, so that a vector holds the same sample
-// of all of them. Sums are vectors as well, of any stride, dilation and plane, however small, and
-// are transposed back.
+// The input of LANES groups is transposed into scratch, with its padding; sums are transposed back.
 
 // Of scratch: the samples and results of a block of rows stay in the level 2 cache.
 #define GROUPED_BYTES (192 << 10)
@@ -322,12 +323,4 @@ static enum conv_status run_grouped(const struct conv_layer_plan *plan,
                        "each element of a vector belongs to another group");                       \
     CONV_LAYER_VARIANT(cpu_layer_##isa, blocked, needed, "tiles of outputs in registers");
 
-#if defined CONV_ISA_AVX2
-CONV_LAYER_VARIANTS(avx2, CONV_CPU_AVX2)
-#elif defined CONV_ISA_AVX512
-CONV_LAYER_VARIANTS(avx512, CONV_CPU_AVX512)
-#elif defined CONV_ISA_NEON
-CONV_LAYER_VARIANTS(neon, CONV_CPU_NEON)
-#else
-CONV_LAYER_VARIANTS(portable, 0)
-#endif
+VARIANTS
