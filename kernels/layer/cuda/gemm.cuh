@@ -154,7 +154,7 @@ __device__ inline void gemm_fill_taps(const gemm_launch &p, const gemm_memory<Co
         int u = layer_divide(rest, p.by_kernel_width), v = rest - u * p.kernel_width;
         typename Config::tap tap;
         tap.offset = c * (Offset)p.tap_plane + u * (Offset)p.tap_row + v * p.dilation_x;
-        tap.bits = k >= p.depth ? GEMM_BEYOND : p.padded ? 1u << (p.kernel_width + u) | 1u << v : 0;
+        tap.bits = k >= p.depth ? GEMM_BEYOND : p.padded ? 1u << (p.kernel_width + u) | 1u << v : 1;
         memory.taps[i] = tap;
     }
 }
@@ -180,7 +180,8 @@ __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config
         int y = i * p.stride_y - p.pad_top, x = (q - i * p.out_width) * p.stride_x - p.pad_left;
         windows[n].at =
             src + next * p.src_image + y * p.src_row + x * (int64_t)sizeof(typename Config::Sample);
-        windows[n].outside = GEMM_BEYOND;
+        // Zeros for positions beyond the last: one sample to many places takes a cycle for each.
+        windows[n].outside = t < left ? GEMM_BEYOND : ~0u;
         if (p.padded)
             windows[n].outside |= gemm_outside(y, p.dilation_y, p.taps / p.kernel_width, p.height)
                                       << p.kernel_width |
