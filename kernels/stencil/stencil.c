@@ -312,7 +312,7 @@ size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stenci
         size_t height = (size_t)((planes[i].height - 1) / d->step) + around;
         size_t rows = (height + border) * (size_t)planes[i].width; // of floats
         width = width / 2 * 2 + 2;                                 // even, and more
-        size_t bytes = (width + border) * (2 * height + border) + width * height;
+        size_t bytes = (width + border) * 2 * (height + border + 20) + width * height;
         bytes = stencil->depth == 32 ? (bytes + rows) * sizeof(double) : bytes * sizeof(uint32_t);
         planes[i].cuda.work_counter = (uint32_t)at;
         at += bytes / CONV_DECIMATED_CELLS_ALIGN + 1;

@@ -85,6 +85,8 @@ static std::map<std::pair<const void *, int>, size_t> shared_limits;
 
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
 {
+    if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout)
+        return cudaSuccess;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
         value > most_shared())
         return report(cudaErrorInvalidValue);
@@ -109,14 +111,10 @@ void emulated::queue_launch(const char *name, const void *kernel, const launch_s
     std::shared_ptr<const launch_body> body(body_);
     size_t threads = (size_t)shape.block.x * shape.block.y * shape.block.z;
     if (threads == 0 || threads > MOST_THREADS || shape.grid.x == 0 || shape.grid.y == 0 ||
-        shape.grid.y > UINT16_MAX || shape.grid.z == 0 || shape.grid.z > UINT16_MAX) {
-        report(cudaErrorInvalidConfiguration);
-        return;
-    }
-    if (shape.bytes > shared_limit(kernel) || device_of(shape.stream) != current) {
-        report(cudaErrorInvalidValue);
-        return;
-    }
+        shape.grid.y > UINT16_MAX || shape.grid.z == 0 || shape.grid.z > UINT16_MAX)
+        return (void)report(cudaErrorInvalidConfiguration);
+    if (shape.bytes > shared_limit(kernel) || device_of(shape.stream) != current)
+        return (void)report(cudaErrorInvalidValue);
     int device = current;
     queue_counted([name, shape, body, device] {
         char text[EMULATED_MESSAGE_SIZE];

@@ -17,15 +17,18 @@
 #define FILTER_WARPS 4  // of a block
 #define FILTER_BLOCKS 4 // of a processor
 
-// Tables of the products along rows, then along columns, from the first window on. `line`: weights
-// by distance, up to radius + 1.
-__device__ static inline void write_lines(uint32_t *tables, const uint32_t *line, int windows,
-                                          int radius)
+// Tables of the products along rows, whose windows begin `lead` samples early, then along columns,
+// from the first window on. `line`: weights by distance, up to radius + 1. Columns have such an
+// order that a lane has four neighbours at the end.
+__device__ static inline void write_lines(uint32_t *tables, const uint32_t *line, int across,
+                                          int windows, int lead, int radius)
 {
-    for (int i = (int)threadIdx.x; i < 2 * windows * WARP * 4; i += FILTER_WARPS * WARP) {
+    for (int i = (int)threadIdx.x; i < (across + windows) * WARP * 4; i += FILTER_WARPS * WARP) {
         int table = i / (4 * WARP), lane = i / 4 % WARP, r = i % 4, t = lane % 4, half = r / 2;
-        bool rows = table < windows;
-        int away = (rows ? table : table - windows) * WINDOW - lane / 4 - 8 * (r % 2) - radius;
+        bool rows = table < across;
+        int column = lane / 8 * 4 + r % 2 * 2 + lane / 4 % 2, row = lane / 4 + 8 * (r % 2);
+        int away = rows ? table * WINDOW - lead - column : (table - across) * WINDOW - row;
+        away -= radius;
         write_word(tables, table, lane, r, [&](int k) {
             int at = rows ? 8 * t + 4 * half + k : 16 * half + 8 * (k / 2) + 2 * t + k % 2;
             return line[min(abs(away + at), radius + 1)];
@@ -45,8 +48,8 @@ __device__ static inline void load_window(uint4 (&rows)[2], int i, int y,
 #pragma unroll
     for (int q = 0; q < 2; q++) {
         const uint16_t *row =
-            grid.coarse +
-            (int64_t)coarse_place(f, y + 8 * q, grid.coarse_height) * grid.coarse_pitch;
+            grid.coarse + (uint64_t)(uint32_t)coarse_place(f, y + 8 * q, grid.coarse_height) *
+                              (uint32_t)grid.coarse_pitch;
         if (inside) {
             rows[q] = *(const uint4 *)(row + x);
         } else {
@@ -76,28 +79,35 @@ filter_rows(uint32_t (*words)[bytes_of<uint16_t>::ROW_SUM], int left, int top, i
     split_sums<uint16_t>(words, sums);
 }
 
+// A lane has four neighbours of two rows; rows have room for all of these.
 template <typename Sample>
 __device__ static inline void store_tile(const int32_t (*sums)[bytes_of<uint16_t>::PARTS][4],
                                          int left, int top, const struct grid<Sample> &grid)
 {
     constexpr int PARTS = bytes_of<uint16_t>::PARTS;
     constexpr int DROPPED = 48 - samples_of<Sample>::FILTERED - 24; // bits, after the first 24
-    int lane = (int)threadIdx.x % WARP;
+    int lane = (int)threadIdx.x % WARP, x = left + lane % 4 * 4;
 #pragma unroll
-    for (int n = 0; n < 2; n++)
+    for (int half = 0; half < 2; half++) {
+        uint32_t four[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            int x = left + 8 * n + lane % 4 * 2 + k % 2, y = top + lane / 4 + k / 2 * 8;
             uint32_t sum = 0; // without the lower 24 bits
 #pragma unroll
             for (int p = 0; p < PARTS - 1; p++)
-                sum = (sum >> 8) + (uint32_t)sums[n][p][k];
-            sum += (uint32_t)sums[n][PARTS - 1][k] << 8;
-            if (x >= 0 && x < grid.width && y < grid.height)
-                grid.filtered[(int64_t)y * grid.pitch + x] =
-                    (typename samples_of<Sample>::filtered_type)((sum + (1u << (DROPPED - 1))) >>
-                                                                 DROPPED);
+                sum = (sum >> 8) + (uint32_t)sums[k / 2][p][2 * half + k % 2];
+            sum += (uint32_t)sums[k / 2][PARTS - 1][2 * half + k % 2] << 8;
+            four[k] = (sum + (1u << (DROPPED - 1))) >> DROPPED;
         }
+        int y = top + lane / 4 + 8 * half;
+        auto *to = grid.filtered + (uint64_t)(uint32_t)y * (uint32_t)grid.pitch + x;
+        if (x >= grid.width || y >= grid.height)
+            continue;
+        if constexpr (sizeof *to == 2)
+            *(uint2 *)to = make_uint2(four[0] | four[1] << 16, four[2] | four[3] << 16);
+        else
+            *(uint4 *)to = as_uint4(four);
+    }
 }
 
 // A warp has filter_rows results of 16 columns. Shared: at most 10 KB of tables.
@@ -109,21 +119,22 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
     __shared__ uint4 tables[2 * MOST_WINDOWS * TABLE_CELLS];
     __shared__ uint32_t line[MOST_RADIUS + 2];
     const struct grid<Sample> grid = find_grid<Sample>(f, f.planes[blockIdx.y]);
-    int windows = (STRIP + 2 * f.radius - 1) / WINDOW + 1;
+    // Windows along rows begin at multiples of 8 coarse samples.
+    int lead = (f.pad - f.radius) & 7, needed = STRIP + 2 * f.radius - 1;
+    int windows = needed / WINDOW + 1, across_windows = (needed + lead) / WINDOW + 1;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    // Windows begin at multiples of 8 coarse samples.
-    int lead = (f.pad - f.radius) & 7, across = (grid.width + lead - 1) / STRIP + 1;
+    int across = (grid.width - 1) / STRIP + 1;
     int items = across * ((grid.height - 1) / f.filter_rows + 1);
     for (int i = (int)threadIdx.x; i <= f.radius + 1; i += FILTER_WARPS * WARP)
         line[i] = i <= f.radius ? f.line[i] : 0;
     __syncthreads(); // weights of other threads
-    write_lines((uint32_t *)tables, line, windows, f.radius);
+    write_lines((uint32_t *)tables, line, across_windows, windows, lead, f.radius);
     __syncthreads(); // tables
     start_next();
     wait_for_cells();
     for (int item = (int)blockIdx.x * FILTER_WARPS + warp; item < items;
          item += (int)gridDim.x * FILTER_WARPS) {
-        int left = item % across * STRIP - lead, first = item / across * f.filter_rows;
+        int left = item % across * STRIP, first = item / across * f.filter_rows;
         int end = min(first + f.filter_rows, grid.height);
         uint32_t words[2][2][bytes::ROW_SUM];
         for (int top = first; top < end; top += STRIP) {
@@ -133,9 +144,10 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
                 if (windows == 1 && top > first)
                     memcpy(words[0], words[1], sizeof words[0]);
                 else
-                    filter_rows(words[0], left, y, windows, tables, grid, f);
-                filter_rows(words[1], left, y + STRIP, windows, tables, grid, f);
-                add_block<uint16_t>(sums, words, tables + (windows + b) * TABLE_CELLS + lane);
+                    filter_rows(words[0], left - lead, y, across_windows, tables, grid, f);
+                filter_rows(words[1], left - lead, y + STRIP, across_windows, tables, grid, f);
+                add_block<uint16_t>(sums, words,
+                                    tables + (across_windows + b) * TABLE_CELLS + lane);
             }
             store_tile(sums, left, top, grid);
         }
@@ -149,6 +161,7 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
 struct decimated_constants {
     void (*reduce)(struct decimated_filter);
     void (*share)(struct decimated_filter); // the same with SHARES, for large steps, or NULL
+    void (*join)(struct decimated_filter);  // after these, with seams
     void (*filter_image)(struct decimated_filter);
     void (*enlarge)(struct decimated_filter);
     int table_bytes, sample_bytes, sum_bytes; // the last of a strip
@@ -170,6 +183,7 @@ static void set_kernels(struct decimated_constants *constants)
                                      : reduce_bytes<Sample, ROW_GROUPS / 2, 1>;
     constants->share = f.step > 2 && !small ? reduce_bytes<Sample, ROW_GROUPS / 2, 2, true> : NULL;
     constants->reducing_blocks = REDUCING_BLOCKS(Sample);
+    constants->join = join_seams<Sample>;
     constants->filter_image = filter_bytes<Sample>;
     if (f.up_parts == 1)
         constants->enlarge =
@@ -197,7 +211,7 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.radius = d.radius;
     f.border = (int32_t)stencil->border;
     f.border_value = stencil->border_value;
-    f.pad = stencil->border == CONV_BORDER_REPLICATE ? 1 : d.radius;
+    f.pad = stencil->border == CONV_BORDER_REPLICATE ? 1 : d.radius | 1;
     f.block_rows = d.step > 2 ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
     // Coarse rows of as many blocks and of the two steps around them have different places.
     f.store_blocks = max(((STRIP - 5) * d.step + 2) / f.block_rows, 1);
@@ -232,6 +246,9 @@ static void start(void (*kernel)(struct decimated_filter), int threads, int64_t 
                   size_t shared, bool early, const struct decimated_filter *f, cudaStream_t stream)
 {
     dim3 blocks((unsigned)(most < MOST_BLOCKS ? most : MOST_BLOCKS), (unsigned)planes);
+    // A processor has to be idle to divide its memory in another way.
+    (void)cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared);
     if (early)
         launch_early(kernel, blocks, (uint32_t)threads, shared, stream, *f);
     else
@@ -249,25 +266,34 @@ static struct shape find_shape(const struct decimated_filter *f,
     int width = (plane->width - 1) / f->step + 4, height = (plane->height - 1) / f->step + 4;
     if (reduces)
         return {(count_strips(f->pad, width + 2 * f->pad) - 1) / f->strips + 1,
-                height + 2 * f->pad};
-    return {(width + ((f->pad - f->radius) & 7) - 1) / STRIP + 1, height};
+                count_rows(*f, height + 2 * f->pad)};
+    return {(width - 1) / STRIP + 1, height};
 }
 
 #define MOST_ROUNDS 4
+#define JOINING 24   // rows of pixels that take as long as to join seams
+#define LEAST_PART 8 // steps between seams, which conv_stencil_cells relies on
 
-// Finds the rows of a column that a part has, a multiple of `unit`, such that blocks of `together`
-// parts, of which `slots` run at a time, end early: each begins with rows that others compute, too,
-// and more: `extra`. *most: blocks of the largest plane.
-static int32_t divide_rows(const struct decimated_filter *f,
-                           const struct conv_stencil_plane *planes, int count, bool reduces,
-                           int together, int64_t slots, int unit, double extra, int64_t *most)
+struct division {
+    int64_t part, blocks; // rows of a column that a part has; blocks of the largest plane
+    double cost;          // rows that take as long as all
+};
+
+// Finds parts, of a multiple of `unit` rows, such that blocks of `together` parts, of which `slots`
+// run at a time, end early: each begins with rows that others compute, too, and more: `extra`.
+static struct division divide_rows(const struct decimated_filter *f,
+                                   const struct conv_stencil_plane *planes, int count, bool reduces,
+                                   int together, int64_t slots, int unit, double extra)
 {
-    int64_t rows = 1, blocks = 0, best = 0;
-    double least = INFINITY;
+    struct division best = {0, 0, INFINITY};
+    int64_t rows = 1, blocks = 0, part = 0;
+    int64_t least_part =
+        reduces && f->seams ? (LEAST_PART * f->step - 1 + unit) / unit * unit : unit;
     for (int p = 0; p < count; p++)
         rows = max(rows, find_shape(f, &planes[p], reduces).rows);
-    for (int parts = 1; parts <= rows && blocks <= MOST_ROUNDS * slots; parts++) {
-        int64_t part = ((rows - 1) / parts + unit) / unit * unit, largest = 0, own = 0;
+    for (int parts = 1; part != least_part && blocks <= MOST_ROUNDS * slots; parts++) {
+        int64_t largest = 0, own = 0;
+        part = max(((rows - 1) / parts + unit) / unit * unit, least_part);
         blocks = 0;
         for (int p = 0; p < count; p++) {
             if (p == 0 || planes[p].width != planes[p - 1].width ||
@@ -279,13 +305,10 @@ static int32_t divide_rows(const struct decimated_filter *f,
             blocks += own;
         }
         double cost = (double)((blocks - 1) / slots + 1) * ((double)part + extra);
-        if (cost < least) {
-            least = cost;
-            best = part;
-            *most = largest;
-        }
+        if (cost < best.cost)
+            best = {part, largest, cost};
     }
-    return (int32_t)best;
+    return best;
 }
 
 static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
@@ -297,7 +320,6 @@ static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
                    plan->cuda.shared_bytes / constants->reducing_blocks - 1024);
     int shared;
     bool shares;
-    int64_t most = 0;
     f->strips = 2 * REDUCE_THREADS / WARP;
     do {
         f->strips /= 2;
@@ -314,12 +336,29 @@ static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
     int64_t slots =
         max(1, min(plan->cuda.shared_bytes / (shared + 1024), constants->reducing_blocks));
     slots *= plan->cuda.processors;
-    f->strip_rows = divide_rows(f, planes, count, true, 1, slots, 1,
-                                3 + (8.0 * ROW_GROUPS + 32) / f->step, &most);
+    // Seams, at multiples of the unit, save the rows around parts and cost a kernel.
+    double filling = 8.0 * ROW_GROUPS + 32;
+    int unit = f->block_rows;
+    while (unit % f->step)
+        unit += f->block_rows;
+    f->first_row = floor_div((-3 - f->pad) * f->step, unit) * unit;
+    f->seams = 1;
+    struct division joined = divide_rows(f, planes, count, true, 1, slots, unit, filling);
+    f->seams = 0;
+    struct division division =
+        divide_rows(f, planes, count, true, 1, slots, 1, 3 + filling / f->step);
+    if (joined.cost + JOINING < division.cost * f->step) {
+        f->seams = 1;
+        division = joined;
+    }
+    f->part_rows = (int32_t)division.part;
     auto *reduce = shares ? constants->share : constants->reduce;
     if (allow_shared_memory(plan, (const void *)reduce) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    start(reduce, REDUCE_THREADS, most, count, (size_t)shared, false, f, stream);
+    start(reduce, REDUCE_THREADS, division.blocks, count, (size_t)shared, false, f, stream);
+    if (f->seams)
+        start(constants->join, THREADS, (2 * slots - 1) / count + 1, count, 0,
+              plan->cuda.major >= 9, f, stream);
     return CONV_OK;
 }
 
@@ -330,15 +369,17 @@ static enum conv_status launch(const struct conv_stencil_plan *plan,
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
     bool early = plan->cuda.major >= 9;
-    int64_t filtered = 0, processors = plan->cuda.processors;
-    f->filter_rows = divide_rows(f, planes, count, false, FILTER_WARPS, processors * FILTER_BLOCKS,
-                                 STRIP, STRIP, &filtered);
+    int64_t processors = plan->cuda.processors;
+    struct division filtered = divide_rows(f, planes, count, false, FILTER_WARPS,
+                                           processors * FILTER_BLOCKS, STRIP, STRIP);
+    f->filter_rows = (int32_t)filtered.part;
     // Blocks that all run at the same time share the tiles of planes; of many planes they are more.
     int64_t slots = processors * ENLARGING_BLOCKS(f->amount != 0);
     int64_t enlarged = max(slots < 4 * count ? 4 * slots / count : slots / count, (int64_t)1);
     if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
         return CONV_ERR_DEVICE;
-    start(constants->filter_image, FILTER_WARPS * WARP, filtered, count, 0, early, f, stream);
+    start(constants->filter_image, FILTER_WARPS * WARP, filtered.blocks, count, 0, early, f,
+          stream);
     start(constants->enlarge, THREADS, enlarged, count, 0, early, f, stream);
     return launch_status();
 }

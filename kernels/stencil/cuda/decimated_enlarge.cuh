@@ -87,7 +87,7 @@ template <> struct four<float> {
 // A of the products of tiles, which repeat.
 struct enlarge_tables {
     uint2 up[MOST_STEP]; // f.halves
-    uint2 across[MOST_PHASES * MOST_PARTS][WARP];
+    uint4 across[MOST_PHASES * MOST_PARTS][WARP];
     uint4 down[MOST_STEP / 2][WARP];
 };
 
@@ -108,8 +108,8 @@ __device__ static inline void write_up(struct enlarge_tables &tables,
     if (i < MOST_STEP)
         tables.up[i] = *(const uint2 *)f.halves[i];
     __syncthreads(); // weights of other threads
-    for (int k = i; k < f.up_phases * f.up_parts * WARP * 2; k += THREADS) {
-        int table = k / (2 * WARP), phase = table / f.up_parts, lane = k / 2 % WARP;
+    for (int k = i; k < f.up_phases * f.up_parts * WARP * 4; k += THREADS) {
+        int table = k / (4 * WARP), phase = table / f.up_parts, lane = k / 4 % WARP;
         int x = phase * TILE + lane / 8 * 4 + k % 2 * 2 + lane / 4 % 2;
         int cell = (phase * TILE / step & ~1) + table % f.up_parts * 8 + lane % 4 * 2;
         ((uint32_t *)tables.across)[k] = two_halves(tables, x % step, cell - x / step);
@@ -178,18 +178,17 @@ template <> struct enlarged<uint16_t> {
 template <typename Sample>
 using row_parts = uint32_t[enlarged<Sample>::TILES][2][enlarged<Sample>::PARTS];
 
-// Twice the sums of weights times two bytes, in the last 23 bits. `pairs`: 16 bits of two samples,
+// The sums of weights times two bytes, in the last 23 bits. `pairs`: 16 bits of two samples,
 // of which 12 are used: as the halves 1024 + upper byte, less 1024, and 4 + lower byte / 256.
 template <int UP_PARTS>
 __device__ static inline void multiply_pairs(uint32_t (&sums)[4], const uint32_t (&pairs)[UP_PARTS],
-                                             const uint2 *weights)
+                                             const uint4 *weights)
 {
-    constexpr float START = 0x1p14f - 4 * 1024;
+    constexpr float START = 0x1p15f - 4 * 1024;
     float products[4] = {START, START, START, START};
 #pragma unroll
     for (int part = 0; part < UP_PARTS; part++) {
-        uint2 a = weights[part * WARP];
-        multiply_halves(products, make_uint4(a.x, a.y, a.x, a.y),
+        multiply_halves(products, weights[part * WARP],
                         subtract_halves(__byte_perm(pairs[part], 0x64, 0x4341), 0x64006400),
                         __byte_perm(pairs[part], 0x44, 0x4240));
     }
@@ -200,7 +199,7 @@ __device__ static inline void multiply_pairs(uint32_t (&sums)[4], const uint32_t
 
 template <int UP_PARTS>
 __device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint32_t (&pairs)[UP_PARTS],
-                                            const uint2 *weights)
+                                            const uint4 *weights)
 {
     multiply_pairs<UP_PARTS>(sums, pairs, weights);
 }
@@ -208,7 +207,7 @@ __device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint32_t 
 // Of 20 bits: the upper 12, then the lower 8.
 template <int UP_PARTS>
 __device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint2 (&pairs)[UP_PARTS],
-                                            const uint2 *weights)
+                                            const uint4 *weights)
 {
     uint32_t upper[UP_PARTS], lower[UP_PARTS], others[4];
 #pragma unroll
@@ -227,24 +226,26 @@ __device__ static inline void enlarge_pairs(uint32_t (&sums)[4], const uint2 (&p
 template <typename Sample, int UP_PARTS> struct enlarged_columns {
     typedef typename enlarged<Sample>::two two;
     static constexpr int TILES = enlarged<Sample>::TILES;
-    int cells[TILES]; // bytes before the first sample of a tile, which is even
-    int phase;        // of the first tile's tables
+    uint32_t cells[TILES]; // bytes before the first sample of a tile, which is even
+    const uint8_t *row;    // of the lane's samples
+    int y;
+    int phase; // of the first tile's tables
     two samples[TILES][UP_PARTS];
 
-    __device__ void load(const struct grid<Sample> &grid, int group)
+    __device__ void load(const struct grid<Sample> &grid)
     {
-        int lane = (int)threadIdx.x % WARP, y = min(group * GROUP + lane / 4, grid.height - 1);
-        const uint8_t *row =
-            (const uint8_t *)(grid.filtered + (int64_t)y * grid.pitch + lane % 4 * 2);
 #pragma unroll
         for (int k = 0; k < TILES * UP_PARTS; k++)
             samples[k / UP_PARTS][k % UP_PARTS] =
                 *(const two *)(row + cells[k / UP_PARTS] + k % UP_PARTS * 8 * sizeof(two) / 2);
+        int next = min(y + GROUP, grid.height - 1);
+        row += (next - y) * grid.pitch * (int)sizeof *grid.filtered;
+        y = next;
     }
 
     // The rows that were loaded, and asks for the next ones.
     __device__ void enlarge(row_parts<Sample> &parts, const struct enlarge_tables &tables,
-                            const struct grid<Sample> &grid, int group, int phases)
+                            const struct grid<Sample> &grid, int phases)
     {
         int table = phase;
 #pragma unroll
@@ -255,14 +256,14 @@ template <typename Sample, int UP_PARTS> struct enlarged_columns {
 #pragma unroll
             for (int half = 0; half < 2; half++)
 #pragma unroll
-                for (int p = 0; p < enlarged<Sample>::PARTS; p++) // from bits 1 + PART * p on
+                for (int p = 0; p < enlarged<Sample>::PARTS; p++) // from bits PART * p on
                     parts[k][half][p] =
                         __byte_perm(sums[2 * half], sums[2 * half + 1], 0x5410 + 0x1111 * p) >>
-                            (1 + (PART - 8) * p) &
+                            (PART - 8) * p &
                         (p < 2 ? 0x07ff07ff : 0x01ff01ff);
             table = table == phases - 1 ? 0 : table + 1;
         }
-        load(grid, group + 1);
+        load(grid);
     }
 };
 
@@ -460,7 +461,7 @@ __device__ static inline void store_staged(const uint8_t *chunk, uint8_t **to,
         if (rows->y + half * GROUP >= rows->height)
             continue;
         if (rows->count >= 16 / (int)sizeof(Result))
-            *(uint4 *)row = *(const uint4 *)from;
+            __stcs((uint4 *)row, *(const uint4 *)from);
         else
 #pragma unroll 1
             for (int i = 0; i < rows->count; i++)
@@ -510,7 +511,7 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
 {
     constexpr int PARTS = enlarged<Sample>::PARTS, TILES = enlarged<Sample>::TILES;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    int group = 2 * first / f.step, rest = 2 * first % f.step, phase = first % f.down_phases;
+    int rest = 2 * first % f.step, phase = first % f.down_phases;
     struct enlarged_columns<Sample, UP_PARTS> columns;
     row_parts<Sample> near, far;
     struct lane_rows asked = find_rows(left, first, plane.src_stride, sizeof(Sample), plane);
@@ -523,14 +524,16 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
     columns.phase = left / TILE % f.up_phases;
 #pragma unroll
     for (int k = 0; k < TILES; k++)
-        columns.cells[k] =
-            (min(left + k * TILE, plane.width - 1) / f.step & ~1) * (int)sizeof *grid.filtered;
+        columns.cells[k] = (uint32_t)(min(left + k * TILE, plane.width - 1) / f.step & ~1) *
+                           (uint32_t)sizeof *grid.filtered;
     for (int k = 0; SHARPENS && STAGED && k < TILES_AHEAD; k++)
         ask_tile(&shared.samples[warp][(first + k) % (TILES_AHEAD + 1)], &from, &asked,
                  first + k < last);
-    columns.load(grid, group);
-    columns.enlarge(near, shared.tables, grid, group, f.up_phases);
-    columns.enlarge(far, shared.tables, grid, group + 1, f.up_phases);
+    columns.y = min(2 * first / f.step * GROUP + lane / 4, grid.height - 1);
+    columns.row = (const uint8_t *)(grid.filtered + (int64_t)columns.y * grid.pitch + lane % 4 * 2);
+    columns.load(grid);
+    columns.enlarge(near, shared.tables, grid, f.up_phases);
+    columns.enlarge(far, shared.tables, grid, f.up_phases);
     for (int tile = first; tile < last; tile++) {
         uint4 weights = shared.tables.down[phase][lane];
         phase = phase == f.down_phases - 1 ? 0 : phase + 1;
@@ -583,9 +586,8 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
         rest += 2;
         if (rest >= f.step && tile + 1 < last) {
             rest -= f.step;
-            group++;
             memcpy(near, far, sizeof near);
-            columns.enlarge(far, shared.tables, grid, group + 1, f.up_phases);
+            columns.enlarge(far, shared.tables, grid, f.up_phases);
         }
     }
     if (SHARPENS && STAGED)

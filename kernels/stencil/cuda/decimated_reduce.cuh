@@ -37,12 +37,14 @@ struct decimated_filter {
     float border_value;
     // Coarse samples are computed from -1 - pad on, and as many after the last filtered sample.
     // Where the border repeats pixels, those further out are equal to the last one; else pad is
-    // radius.
+    // radius, or the next odd number.
     int32_t pad;
-    int32_t segments, phases, block_rows, store_blocks, strip_rows; // see reduce_bytes
-    int32_t strips, pitch;                    // at most, of a block; of the rows of a stage
-    int32_t half_segment;                     // that of which 32 bytes are used; -1: there is none
-    int32_t filter_rows;                      // of a warp that filters integers
+    int32_t segments, phases, block_rows, store_blocks; // see reduce_bytes
+    int32_t part_rows, seams; // rows of a block: coarse ones that it stores; with seams, of pixels
+    int32_t first_row;        // of pixels, with seams
+    int32_t strips, pitch;    // at most, of a block; of the rows of a stage
+    int32_t half_segment;     // that of which 32 bytes are used; -1: there is none
+    int32_t filter_rows;      // of a warp that filters integers
     int32_t up_phases, up_parts, down_phases; // its tables: see write_up
     int32_t amount, shifted_amount;           // the latter times 2^32 / 2^23, for 8 bits
     int64_t keep_below;
@@ -67,9 +69,10 @@ template <> struct samples_of<uint16_t> {
 // The cells of a plane.
 template <typename Sample> struct grid {
     int coarse_width, coarse_height, width, height;
-    int coarse_pitch, pitch; // of rows: a multiple of 8, and even
+    int coarse_pitch, pitch; // of rows: multiples of 8 samples, and of 32 bytes
     uint16_t *coarse;
     typename samples_of<Sample>::filtered_type *filtered;
+    uint64_t *seams; // rows of sums, as long as there are no filtered samples: see join_seams
 };
 
 template <typename Sample>
@@ -81,13 +84,14 @@ __device__ static inline struct grid<Sample> find_grid(const struct decimated_fi
     grid.coarse_width = grid.width + 2 * f.pad;
     grid.coarse_height = grid.height + 2 * f.pad;
     grid.coarse_pitch = (grid.coarse_width + 7) / 8 * 8;
-    grid.pitch = (grid.width + 1) / 2 * 2;
+    constexpr int SECTOR = 32 / (int)sizeof *grid.filtered;
+    grid.pitch = (grid.width + SECTOR - 1) / SECTOR * SECTOR;
     uint8_t *cells = f.scratch + (size_t)plane.cuda.work_counter * CONV_DECIMATED_CELLS_ALIGN;
     size_t coarse = (size_t)grid.coarse_width * grid.coarse_height;
-    size_t columns = (size_t)grid.coarse_width * grid.height;
     grid.coarse = (uint16_t *)cells;
     grid.filtered = (typename samples_of<Sample>::filtered_type *)cells +
-                    (coarse + columns + 1) / 2 * 2 * sizeof(float) / sizeof *grid.filtered;
+                    (coarse + 7) / 8 * 8 * sizeof(float) / sizeof *grid.filtered;
+    grid.seams = (uint64_t *)(grid.coarse + (size_t)grid.coarse_pitch * grid.coarse_height);
     return grid;
 }
 
@@ -134,6 +138,7 @@ __device__ static inline void wait_for_cells(void)
 #define REDUCE_THREADS 256 // of a block: one warp or more for each strip
 #define REDUCE_STAGES 3    // of rows that a block has asked for
 #define BARRIER_BYTES 64   // of shared memory
+#define SEAM_ROWS 3        // coarse rows with pixels above and below a seam
 #define STRIP_SUMS(sample) (8 * bytes_of<sample>::PARTS)      // of a lane
 #define REDUCING_BLOCKS(sample) (sizeof(sample) == 1 ? 2 : 1) // of a processor
 #define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
@@ -231,6 +236,7 @@ __device__ static inline void write_tables(uint32_t *tables, const uint32_t *dow
 struct part {
     int x, y, end;      // pixels; rows up to `end` are multiplied
     int first, last;    // coarse rows to store
+    int row;            // its number, from top to bottom
     int strip, strips;  // the first one, and how many
     int chunks;         // of 16 bytes of a row
     int skipped, bytes; // of a row: before, and of, its bulk copy; 0: there are no bulk copies
@@ -339,14 +345,18 @@ __device__ static inline void ask(uint8_t *stage, uint64_t *full, int y, const s
         fence_for_bulk();
         if (elect())
             barrier_arrive_expect(full, COUNT * bytes);
+        if (inside) {
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) {
-            if (!inside)
+            for (int k = 0; k < COUNT; k++, row += stride, to += (uint32_t)f.pitch)
+                if (elect())
+                    bulk_copy(to, row, bytes, barrier);
+        } else {
+#pragma unroll 1
+            for (int k = 0; k < COUNT; k++, to += (uint32_t)f.pitch) {
                 row = uniform(from + (uint64_t)row_of(first + k) * stride);
-            if (elect())
-                bulk_copy(to, row, bytes, barrier);
-            to += (uint32_t)f.pitch;
-            row += stride;
+                if (elect())
+                    bulk_copy(to, row, bytes, barrier);
+            }
         }
     }
 #endif
@@ -475,6 +485,35 @@ __device__ static inline void add_block(int32_t (*sums)[bytes_of<Sample>::PARTS]
     }
 }
 
+// Stores the sums of those of the coarse rows after `done` up to `end` that have more pixels in the
+// part above or below: six rows of each part.
+template <typename Sample>
+__device__ static inline void store_seams(const int32_t (*sums)[bytes_of<Sample>::PARTS][4],
+                                          const struct part &part, const struct strip &s, int done,
+                                          int end, const struct grid<Sample> &grid)
+{
+    int lane = (int)threadIdx.x % WARP;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int m = done + 1 + ((lane / 4 + 8 * half - 2 - done) & (STRIP - 1));
+        int row = m < part.first ? m - part.first : m - part.last - 1;
+        if (m > end || row < -SEAM_ROWS || row >= SEAM_ROWS || (m >= part.first && row < 0))
+            continue;
+        uint64_t *to =
+            grid.seams + (int64_t)((2 * part.row + 1) * SEAM_ROWS + row) * grid.coarse_width;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int column = s.column + 8 * (i / 2) + lane % 4 * 2 + i % 2;
+            uint64_t sum = 0;
+#pragma unroll
+            for (int p = bytes_of<Sample>::PARTS - 1; p >= 0; p--)
+                sum = (sum << 8) + (uint32_t)sums[i / 2][p][2 * half + i % 2];
+            if (column >= 0 && column < grid.coarse_width)
+                to[column] = sum;
+        }
+    }
+}
+
 // Stores the coarse rows after `done` up to `end`, which are complete, and begins others in their
 // place. A sum has 16 bits of weights twice, less 8 of 8-bit samples.
 template <typename Sample>
@@ -493,7 +532,8 @@ store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct part &p
         if (m > end)
             continue;
         bool stored = m >= part.first && m <= part.last;
-        uint16_t *to = grid.coarse + (int64_t)(m + 1 + pad) * grid.coarse_pitch;
+        uint16_t *to =
+            grid.coarse + (uint64_t)(uint32_t)(m + 1 + pad) * (uint32_t)grid.coarse_pitch;
 #pragma unroll
         for (int n = 0; n < 2; n++) {
             int column = s.column + 8 * n + lane % 4 * 2;
@@ -506,15 +546,9 @@ store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct part &p
                     both[k] = (both[k] >> 8) + (uint32_t)*sum + (p == bytes::PARTS - 2 ? 128 : 0);
                     *sum = 0;
                 }
-            if (column % 2 == 0) { // rows are longer than their samples, to a multiple of 8
-                if (stored && column >= 0 && column < grid.coarse_width)
-                    *(uint32_t *)&to[column] = __byte_perm(both[0], both[1], 0x5410);
-                continue;
-            }
-#pragma unroll
-            for (int k = 0; k < 2; k++)
-                if (stored && column + k >= 0 && column + k < grid.coarse_width)
-                    to[column + k] = (uint16_t)both[k];
+            // Even, as pad is odd. Rows are longer than their samples, to a multiple of 8.
+            if (stored && column >= 0 && column < grid.coarse_width)
+                *(uint32_t *)&to[column] = __byte_perm(both[0], both[1], 0x5410);
         }
     }
 }
@@ -620,6 +654,8 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
         if (SHARES)
             collect_sums<Sample>(sums, shared, s);
         // A row ends 2 steps after it.
+        if (f.seams && (done - 2 < part.first || y + f.block_rows >= part.end))
+            store_seams<Sample>(sums, part, s, done - 2, end - 2 + SEAM_ROWS, grid);
         store_complete<Sample>(sums, part, s, done - 2, end - 2, grid, f.pad);
         done = end;
         until = f.store_blocks;
@@ -658,6 +694,53 @@ __device__ static inline void set_bulk(struct part *part, const struct conv_sten
 #endif
 }
 
+__host__ __device__ static inline int count_rows(const struct decimated_filter &f,
+                                                 int coarse_height)
+{
+    return f.seams ? (coarse_height - f.pad) * f.step - f.first_row : coarse_height;
+}
+
+// Without seams, parts have the rows around them that their coarse rows depend on as well. With
+// seams, which are at multiples of the step, the sums of coarse rows around them are in two parts.
+__device__ static inline void place_rows(struct part *part, int coarse_height,
+                                         const struct decimated_filter &f)
+{
+    int first = -1 - f.pad, last = coarse_height - 2 - f.pad;
+    if (f.seams) {
+        part->y = f.first_row + part->row * f.part_rows;
+        part->end = min(part->y + f.part_rows, (last + 2) * f.step);
+        part->first = max(part->y / f.step + 2, first);
+        part->last = part->end / f.step - 2;
+    } else {
+        part->first = part->row * f.part_rows + first;
+        part->last = min(part->first + f.part_rows - 1, last);
+        part->y = floor_div((part->first - 2) * f.step + 1, f.block_rows) * f.block_rows;
+        part->end = (part->last + 2) * f.step;
+    }
+}
+
+// Adds the sums of coarse rows at seams.
+template <typename Sample>
+static __global__ void __launch_bounds__(THREADS)
+    join_seams(const __grid_constant__ struct decimated_filter f)
+{
+    constexpr int SHIFT = 8 * (bytes_of<Sample>::PARTS - 1);
+    const struct grid<Sample> grid = find_grid<Sample>(f, f.planes[blockIdx.y]);
+    int width = grid.coarse_width, rows = (count_rows(f, grid.coarse_height) - 1) / f.part_rows;
+    wait_for_cells();
+    start_next();
+    for (int i = (int)(blockIdx.x * THREADS + threadIdx.x); i < rows * SEAM_ROWS * width;
+         i += (int)gridDim.x * THREADS) {
+        int seam = i / width / SEAM_ROWS, row = i / width % SEAM_ROWS, column = i % width;
+        const uint64_t *sums =
+            grid.seams + (int64_t)((2 * seam + 1) * SEAM_ROWS + row) * width + column;
+        int y = (f.first_row + (seam + 1) * f.part_rows) / f.step + row + f.pad;
+        if (y < grid.coarse_height)
+            grid.coarse[(int64_t)y * grid.coarse_pitch + column] =
+                (uint16_t)((sums[0] + sums[SEAM_ROWS * width] + (1ull << (SHIFT - 1))) >> SHIFT);
+    }
+}
+
 // Blocks have parts from left to right and from top to bottom, and each warp a strip of these, or,
 // if it SHARES one, some of its segments.
 // Shared: the tables, sums of strips and a ring of stages.
@@ -679,7 +762,7 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
     uint32_t *down = (uint32_t *)(ring + (REDUCE_STAGES - 1) * ROWS * f.pitch); // for a while
     int warp = (int)threadIdx.x / WARP, step = f.step;
     int strips = count_strips(f.pad, grid.coarse_width), across = (strips - 1) / f.strips + 1;
-    int items = across * ((grid.coarse_height - 1) / f.strip_rows + 1);
+    int items = across * ((count_rows(f, grid.coarse_height) - 1) / f.part_rows + 1);
     for (int i = (int)threadIdx.x; i <= 2 * step; i += REDUCE_THREADS)
         down[i] = i < step ? f.down[i][1] : i < 2 * step ? f.down[i - step][0] : 0;
     for (int i = (int)threadIdx.x; i < shared_rows * WARP; i += REDUCE_THREADS)
@@ -695,15 +778,13 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
 #endif
     for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
         struct part part;
-        int column = item % across, row = item / across;
+        int column = item % across;
         part.strip = strips * column / across; // about as many in each block
         part.strips = strips * (column + 1) / across - part.strip;
         part.x = (first_strip(f.pad) + part.strip) * STRIP * step;
         part.chunks = ((part.strips * STRIP + 3) * step * bytes::COUNT - 1) / 16 + 1;
-        part.first = row * f.strip_rows - 1 - f.pad;
-        part.last = min(part.first + f.strip_rows, grid.coarse_height - 1 - f.pad) - 1;
-        part.y = floor_div((part.first - 2) * step + 1, f.block_rows) * f.block_rows;
-        part.end = (part.last + 2) * step;
+        part.row = item / across;
+        place_rows(&part, grid.coarse_height, f);
         part.aligned = has_words<uint4>(plane.src, plane.src_stride);
         part.repeats = part.aligned && f.border == CONV_BORDER_REPLICATE;
         set_bulk<Sample>(&part, plane, f);

@@ -41,6 +41,8 @@ enum cudaDeviceAttr {
 };
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+#define cudaFuncAttributePreferredSharedMemoryCarveout ((enum cudaFuncAttribute)9)
+#define cudaSharedmemCarveoutMaxShared 100
 
 #define CUDART_VERSION 13000
 #define cudaHostAllocDefault 0u
