@@ -224,9 +224,9 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
     plan->scratch = (size_t)(blocked->results + sums) * sizeof(float);
     plan->sets = layer->groups > 1 ? layer->groups : blocked->sets;
     // A line of 16 samples takes about 8 cycles, in which two units do 16 products for each of
-    // them; to copy a row 15 cycles and, as above, six products for each of its samples.
+    // them; to copy a row 30 cycles and, as above, six products for each of its samples.
     double row = flat ? plan->shape.width : blocked->pitch;
-    double copying = blocked->row_phases * blocked->copies * (720 + 9.0 * row);
+    double copying = blocked->row_phases * blocked->copies * (1440 + 9.0 * row);
     plan->reading = 16.0 * layer->stride_y * plan->shape.width + (blocked->direct ? 0 : copying);
     plan->packed_bytes =
         conv_layer_blocked_weights(plan) * sizeof(int32_t) +
