@@ -23,9 +23,8 @@ static void fill_weights(const struct conv_layer *layer, int maps, int padded, i
 struct few_shape {
     int channels; // 0: any number, read for each group of maps
     int kernel, columns, rows, maps, vector, threads;
-    int padded;           // floats of a tap's weights in a group
-    int most_groups;      // of weights in parameters; 0: any number
-    int64_t least_images; // of a launch, from which on it is worth its 30 KB of parameters
+    int padded;      // floats of a tap's weights in a group
+    int most_groups; // of weights in parameters; 0: any number
     few_form form;
     float cost; // of a multiply-add, measured: 1 is the best
     void (*launch)(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
@@ -69,74 +68,25 @@ static void launch_looped(const struct conv_layer *, const few_launch &p, unsign
     kernel<<<grid, THREADS, bytes, stream>>>(p);
 }
 
+template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS>
+static few_shape shape_of(int padded, int most_groups, float cost,
+                          decltype(few_shape::launch) launch)
+{
+    return {C, K, T, R, MT, VX, THREADS, padded, most_groups, FORM, cost, launch};
+}
+
 template <int C, int K, int T, int R, int MT, int G, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape fixed(float cost)
 {
-    return {C,
-            K,
-            T,
-            R,
-            MT,
-            VX,
-            THREADS,
-            MT,
-            G,
-            0,
-            FORM,
-            cost,
-            launch_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS>};
+    return shape_of<C, K, T, R, MT, VX, FORM, THREADS>(
+        MT, G, cost, launch_fixed<C, K, T, R, MT, G, VX, FORM, THREADS, BLOCKS>);
 }
 
 template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape looped(float cost)
 {
-    return {C,
-            K,
-            T,
-            R,
-            MT,
-            VX,
-            THREADS,
-            few_padded(MT),
-            0,
-            0,
-            FORM,
-            cost,
-            launch_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
-}
-
-// Weights in parameters of a fixed size: as many groups as fit.
-template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
-static void launch_uniform(const struct conv_layer *layer, const few_launch &p, unsigned blocks,
-                           cudaStream_t stream)
-{
-    struct few_fixed_launch<FEW_FLOATS> launch;
-    launch.p = p;
-    fill_weights(layer, MT, MT, p.groups, launch.weights);
-    few_output output = output_of(layer, MT);
-    auto kernel =
-        output == FEW_PLAIN  ? few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, FEW_PLAIN>
-        : output == FEW_RELU ? few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, FEW_RELU>
-                             : few_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS, FEW_ANY>;
-    kernel<<<blocks, THREADS, 0, stream>>>(launch);
-}
-
-template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
-static few_shape in_uniform(float cost)
-{
-    return {C,
-            K,
-            T,
-            R,
-            MT,
-            VX,
-            THREADS,
-            MT,
-            FEW_FLOATS / (MT * (1 + C * K * K)),
-            2000,
-            FORM,
-            cost,
-            launch_uniform<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
+    return shape_of<C, K, T, R, MT, VX, FORM, THREADS>(
+        few_padded(MT), 0, cost, launch_looped<C, K, T, R, MT, VX, FORM, THREADS, BLOCKS>);
 }
 
 template <int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
@@ -155,19 +105,9 @@ static void launch_channels(const struct conv_layer *, const few_launch &p, unsi
 template <int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS>
 static few_shape channels()
 {
-    return {0,
-            K,
-            T,
-            R,
-            MT,
-            VX,
-            THREADS,
-            MT,
-            0,
-            0,
-            FORM,
-            2 + 1 / (float)(T * R) + 0.3f / (float)MT + (few_has_runs(FORM) ? 0.1f : 0),
-            launch_channels<K, T, R, MT, VX, FORM, THREADS, BLOCKS>};
+    return shape_of<0, K, T, R, MT, VX, FORM, THREADS>(
+        MT, 0, 2 + 1 / (float)(T * R) + 0.3f / (float)MT + (few_has_runs(FORM) ? 0.1f : 0),
+        launch_channels<K, T, R, MT, VX, FORM, THREADS, BLOCKS>);
 }
 
 static const struct few_shape shapes[] = {
@@ -175,7 +115,6 @@ static const struct few_shape shapes[] = {
     // block, blocks of a multiprocessor.
     fixed<1, 5, 4, 2, 1, 6, 4, FEW_WHOLE, 192, 5>(0.97f),
     fixed<1, 5, 4, 1, 2, 8, 4, FEW_WHOLE, 256, 4>(1),
-    in_uniform<1, 5, 4, 2, 2, 4, FEW_WHOLE, 256, 3>(1.01f),
     looped<1, 5, 4, 2, 4, 4, FEW_WHOLE, 128, 4>(1.06f),
     looped<1, 5, 4, 1, 4, 4, FEW_WHOLE, 128, 5>(1.04f),
     fixed<1, 5, 6, 1, 1, 16, 2, FEW_ROWS, 128, 5>(1.05f),
@@ -261,8 +200,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
              out_width % s->columns) ||
             ((s->form == FEW_FLAT || s->form == FEW_ROWS) && plane % 4) || out_width % s->vector ||
             shape->width % s->vector || plane > INT32_MAX / 4 ||
-            (s->most_groups ? !layer->weights || c.groups > s->most_groups : bytes > MOST_SHARED) ||
-            (shape->images > 0 && shape->images < s->least_images))
+            (s->most_groups ? !layer->weights || c.groups > s->most_groups : bytes > MOST_SHARED))
             continue;
         int64_t units = (int64_t)c.unit_rows * c.tiles;
         if (s->form == FEW_ROWS)

@@ -326,53 +326,6 @@ static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void few
     }
 }
 
-#define FEW_FLOATS LAYER_PARAMETER_FLOATS
-
-// Any number of groups whose weights fit in the kernel's parameters: uniform registers hold those
-// of a row of taps.
-template <int C, int K, int T, int R, int MT, int VX, few_form FORM, int THREADS, int BLOCKS,
-          few_output OUTPUT>
-static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void few_uniform(
-    const __grid_constant__ few_fixed_launch<FEW_FLOATS> launch)
-{
-    static_assert(MT % 2 == 0, "weights are read in pairs");
-    const bool runs = FORM == FEW_RUNS || FORM == FEW_ROWS;
-    __shared__ float4 buffers[runs ? THREADS / 32 * MT * STORE_ROOM(T) / 4 : 1];
-    float *buffer = (float *)(void *)buffers + (runs ? threadIdx.x / 32 * MT * STORE_ROOM(T) : 0);
-    const few_launch &p = launch.p;
-    const float2 *weights = (const float2 *)(const void *)launch.weights;
-    few_unit<C, K, T, R, VX, FORM> unit;
-    unit.find(p);
-    unit.read(p);
-    int weight = 0;
-#pragma unroll 1
-    for (int g = 0; g < p.groups; g++) {
-        float sum[R][MT][T], bias[MT];
-#pragma unroll
-        for (int m = 0; m < MT; m += 2) {
-            float2 pair = weights[weight + m / 2];
-            bias[m] = pair.x, bias[m + 1] = pair.y;
-        }
-        weight += MT / 2;
-#pragma unroll
-        for (int u = 0; u < C * K; u++) {
-            float w[K * MT];
-#pragma unroll
-            for (int i = 0; i < K * MT; i += 2) {
-                float2 pair = weights[weight + i / 2];
-                w[i] = pair.x, w[i + 1] = pair.y;
-            }
-            weight += K * MT / 2;
-#pragma unroll
-            for (int v = 0; v < K; v++)
-#pragma unroll
-                for (int m = 0; m < MT; m++)
-                    few_add<T, R, MT>(sum, unit, u * K + v, m, w[v * MT + m], bias[m]);
-        }
-        unit.template store<MT, OUTPUT>(p, buffer, g, sum);
-    }
-}
-
 // Weights of a tap in shared memory: how many are read at a time.
 static constexpr __host__ __device__ int few_padded(int maps)
 {

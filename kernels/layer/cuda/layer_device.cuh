@@ -10,13 +10,6 @@
 #include "kernels/layer/cuda/cuda_layers.h"
 #include "kernels/layer/layer.h"
 
-// Weights in kernel parameters, which are limited to 32764 bytes, and to 4 KB before CUDA 12.1.
-#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1201
-#define LAYER_PARAMETER_FLOATS 900
-#else
-#define LAYER_PARAMETER_FLOATS 7500
-#endif
-
 // The constants of a plan, zeroed by conv_layer_plan_find.
 template <typename Constants> static Constants *layer_constants(struct conv_layer_plan *plan)
 {
