@@ -298,7 +298,7 @@ static void fill_case(struct check_case *c, uint64_t *random)
     else
         for (size_t i = 0; i < c->src.size; i++)
             c->src.data[i] = (uint8_t)random_bits(random);
-    layer->border_value = random_number(random, c->numbers, 8, 4);
+    layer->border_value = random_below(random, 3) ? 0 : random_number(random, c->numbers, 8, 4);
     layer->weights = (const float *)(void *)c->weights.data;
     layer->bias = random_below(random, 3) ? (const float *)(void *)c->bias.data : NULL;
 }

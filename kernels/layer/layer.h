@@ -180,7 +180,7 @@ struct conv_layer_plan {
     int sets;             // CPU: sets of maps that can be computed apart; 0: they cannot
     double reading;       // CPU: a channel for a row of outputs takes that many products' time
     // The variant's own small constants.
-    __attribute__((aligned(16))) unsigned char constants[256];
+    __attribute__((aligned(16))) unsigned char constants[320];
     char tile[24]; // what is computed at a time, for benchmarks; "": nothing to say
 };
 

@@ -20,10 +20,10 @@ struct depthwise_launch {
     int quads;
     // Tiles: whole planes, or strips of R outputs of one plane.
     int count, block_planes, strips, tiles; // tiles of all planes, and of a plane
-    // In shared memory: from a plane of a tile to the next, in rows; the place of a row's first
+    // In shared memory: floats from a plane of a tile to the next; the place of a row's first
     // sample, so that windows begin at multiples of four; floats of a buffer, of which there are
     // two, and of its samples, which the weights follow.
-    int plane_rows, pitch, first, room, samples;
+    int plane_floats, pitch, first, room, samples;
     // Rows of a plane that are copied, the first one to row `skip`; of a row: pieces of `piece`
     // floats.
     int copy_rows, skip, piece, row_pieces;
@@ -97,7 +97,7 @@ __device__ inline void depthwise_copy(const depthwise_launch &p, float *samples,
 #pragma unroll 1
         for (int k = x; k < p.row_pieces; k += p.across) {
             const char *from = src + n * p.src_plane + y * p.src_row + k * (N * 4);
-            float *to = samples + (n * p.plane_rows + y + p.skip) * p.pitch + p.first + k * N;
+            float *to = samples + n * p.plane_floats + (y + p.skip) * p.pitch + p.first + k * N;
 #pragma unroll 4
             for (int i = first; i < last; i += step, from += p.turn_bytes, to += p.turn_floats)
                 __pipeline_memcpy_async(to, from, N * 4, i >= begin && i < end ? 0 : N * 4);
@@ -238,7 +238,7 @@ static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void dep
     const int rest = (int)threadIdx.x / p.columns,
               column = ((int)threadIdx.x - rest * p.columns) * C;
     const int local = rest / p.strips, row = (rest - local * p.strips) * R;
-    const int from = (local * p.plane_rows + row * S) * p.pitch + column * S;
+    const int from = local * p.plane_floats + row * S * p.pitch + column * S;
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < p.room / 2; i += (int)blockDim.x)
         depthwise_shared[i] = make_float4(0, 0, 0, 0);

@@ -24,15 +24,17 @@ struct window_launch {
     const float *weights;
     const float *bias;                     // [group][step of maps][maps of a step]
     int64_t src_row, src_plane, src_image; // bytes
-    int planes;                            // of all images
+    int planes, inner; // of all images; of an image or, for window_any, of a group: see below
     int height, width, out_height, out_width, pad_top, pad_left, dilation_y, dilation_x;
     int groups, channels, maps, steps;              // channels and maps of a group
     int kernel_height, kernel_width, stride, quads; // quads: of a channel's weights in a step
     // Of a block: planes, units of columns and rows that a thread computes, and tiles of a plane.
     int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
-    int in_rows, in_columns, pitch, chunk; // samples of a plane; channels in shared memory
-    layer_divider by_groups, by_tiles, by_tiles_x, by_unit_columns, by_unit_rows, by_in_columns,
-        by_in_rows, by_dilation, by_skew;
+    // Samples of a plane; channels in shared memory; floats from a plane to the next there.
+    int in_rows, in_columns, pitch, chunk, plane_floats;
+    int lane_planes; // window_any: of planes, rows and columns, neighbouring threads have
+    layer_divider by_inner, by_tiles, by_tiles_x, by_unit_columns, by_unit_rows, by_in_columns,
+        by_in_rows, by_dilation, by_skew, by_lane_planes;
     int activation, half;
 };
 
@@ -52,6 +54,18 @@ struct window_block {
     int plane, row, column; // the first plane, and the number of the tile
 };
 
+struct window_index {
+    int image, group;
+};
+
+// The planes of an image follow each other, or those of a group.
+template <bool BY_GROUP>
+__device__ inline window_index window_index_of(const window_launch &p, int plane)
+{
+    int outer = layer_divide(plane, p.by_inner), inner = plane - outer * p.inner;
+    return BY_GROUP ? window_index{inner, outer} : window_index{outer, inner};
+}
+
 __device__ inline window_block window_find(const window_launch &p)
 {
     window_block block;
@@ -63,30 +77,34 @@ __device__ inline window_block window_find(const window_launch &p)
     return block;
 }
 
+// `top`, and `left` below: the first row and column of the input that are copied.
+template <bool BY_GROUP>
 __device__ inline void window_fill_lines(const window_launch &p, const window_memory &memory,
-                                         int plane, int first_row)
+                                         int plane, int top)
 {
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < p.block_planes * p.in_rows; i += (int)blockDim.x) {
         int n = layer_divide(i, p.by_in_rows), y = i - n * p.in_rows;
-        int row = first_row * p.stride - p.pad_top + y;
+        int row = top + y;
         bool inside = plane + n < p.planes && row >= 0 && row < p.height;
-        int image = layer_divide(plane + n, p.by_groups), group = plane + n - image * p.groups;
+        window_index of = window_index_of<BY_GROUP>(p, plane + n);
         window_line line;
-        line.at = inside ? image * p.src_image + (int64_t)group * p.channels * p.src_plane +
+        line.at = inside ? of.image * p.src_image + (int64_t)of.group * p.channels * p.src_plane +
                                row * p.src_row
                          : -1;
-        line.place = (int64_t)n * p.chunk * p.in_rows * p.pitch + y * p.pitch;
+        line.place = (int64_t)n * p.plane_floats + y * p.pitch;
         memory.lines[i] = line;
     }
 }
 
 // Brings a block's weights to the L2 cache, all at once, while it waits for samples: one after the
 // other they take longer than the multiply-adds.
-__device__ inline void window_fetch(const window_launch &p, int plane)
+template <bool BY_GROUP> __device__ inline void window_fetch(const window_launch &p, int plane)
 {
-    int first = plane - layer_divide(plane, p.by_groups) * p.groups;
-    int groups = min(min(p.block_planes, p.planes - plane), p.groups - first);
+    int planes = min(p.block_planes, p.planes - plane);
+    int first = window_index_of<BY_GROUP>(p, plane).group;
+    int groups = BY_GROUP ? window_index_of<true>(p, plane + planes - 1).group - first + 1
+                          : min(planes, p.groups - first);
     int64_t bytes = (int64_t)p.steps * p.channels * p.quads * 16;
     const char *from = (const char *)p.weights + first * bytes;
 #pragma unroll 1
@@ -96,11 +114,11 @@ __device__ inline void window_fetch(const window_launch &p, int plane)
 
 // Copies `count` channels from `channel` on to shared memory.
 template <bool ONE>
-__device__ inline void window_copy(const window_launch &p, const window_memory &memory,
-                                   int first_column, int channel, int count)
+__device__ inline void window_copy(const window_launch &p, const window_memory &memory, int left,
+                                   int channel, int count)
 {
     const char *src = (const char *)p.src + channel * p.src_plane;
-    int left = first_column * p.stride - p.pad_left, channel_floats = p.in_rows * p.pitch;
+    int channel_floats = p.in_rows * p.pitch;
     int samples = p.block_planes * p.in_rows * p.in_columns;
     // Several samples at a time, because finding one takes long.
 #pragma unroll 4
@@ -121,14 +139,14 @@ __device__ inline void window_copy(const window_launch &p, const window_memory &
 }
 
 // The same, and waits until they have arrived for all threads; the channels before have been read.
-__device__ inline void window_load(const window_launch &p, const window_memory &memory,
-                                   int first_column, int channel, int count)
+__device__ inline void window_load(const window_launch &p, const window_memory &memory, int left,
+                                   int channel, int count)
 {
     __syncthreads(); // the lines are complete, and the samples before were read
     if (count == 1)
-        window_copy<true>(p, memory, first_column, channel, 1);
+        window_copy<true>(p, memory, left, channel, 1);
     else
-        window_copy<false>(p, memory, first_column, channel, count);
+        window_copy<false>(p, memory, left, channel, count);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
@@ -153,9 +171,11 @@ __device__ inline void window_store(const window_launch &p, int64_t at, int step
 }
 
 // The index of an output of the first map of a plane.
-__device__ inline int64_t window_output(const window_launch &p, int plane, int row, int column)
+__device__ inline int64_t window_output(const window_launch &p, window_index of, int row,
+                                        int column)
 {
-    return ((int64_t)plane * p.maps * p.out_height + row) * p.out_width + column;
+    int64_t plane = (int64_t)of.image * p.groups + of.group;
+    return (plane * p.maps * p.out_height + row) * p.out_width + column;
 }
 
 __device__ inline window_memory window_memory_of(const window_launch &p, float4 *shared)
@@ -215,8 +235,8 @@ __launch_bounds__(THREADS,
     window_block block = window_find(p);
     int first_row = block.row * p.unit_rows * WINDOW_ROWS;
     int first_column = block.column * p.unit_columns;
-    window_fetch(p, block.plane);
-    window_fill_lines(p, memory, block.plane, first_row);
+    window_fetch<false>(p, block.plane);
+    window_fill_lines<false>(p, memory, block.plane, first_row * S - p.pad_top);
 
     int rest = layer_divide((int)threadIdx.x, p.by_unit_columns);
     int column = (int)threadIdx.x - rest * p.unit_columns;
@@ -229,13 +249,12 @@ __launch_bounds__(THREADS,
     int below = p.out_height - first_row - row; // rows of outputs
     int count = valid ? min(WINDOW_ROWS, (below + step_y - 1) / step_y) : 0;
     local = min(local, p.block_planes - 1); // threads without outputs read something
-    const float *in =
-        memory.samples + (local * p.chunk * p.in_rows + row * S) * p.pitch + column * S;
-    int group = plane - layer_divide(plane, p.by_groups) * p.groups;
-    int64_t at = window_output(p, plane, first_row + row, first_column + column);
-    const float4 *weights =
-        (const float4 *)(const void *)p.weights + (int64_t)group * p.steps * p.channels * p.quads;
-    const float *bias = p.bias + (int64_t)group * p.steps * MT;
+    const float *in = memory.samples + local * p.plane_floats + row * S * p.pitch + column * S;
+    window_index of = window_index_of<false>(p, plane);
+    int64_t at = window_output(p, of, first_row + row, first_column + column);
+    const float4 *weights = (const float4 *)(const void *)p.weights +
+                            (int64_t)of.group * p.steps * p.channels * p.quads;
+    const float *bias = p.bias + (int64_t)of.group * p.steps * MT;
 #pragma unroll 1
     for (int step = 0; step < p.steps; step++) {
         float sum[MT][1][WINDOW_ROWS];
@@ -248,7 +267,7 @@ __launch_bounds__(THREADS,
         for (int channel = 0; channel < p.channels; channel += p.chunk) {
             int channels = min(p.chunk, p.channels - channel);
             if (step == 0 || p.chunk < p.channels)
-                window_load(p, memory, first_column, channel, channels);
+                window_load(p, memory, first_column * S - p.pad_left, channel, channels);
 #pragma unroll 1
             for (int c = 0; c < channels; c++, weights += p.quads)
                 window_add<K, S, MT>(sum, in + c * p.in_rows * p.pitch, p.pitch * step_y, step_x,
@@ -292,8 +311,61 @@ __device__ inline void window_add_taps(float (&sum)[1][WINDOW_COLUMNS],
         x[i] = x[T + i];
 }
 
+// An output of window_any, one product after the other. It leaves out products with padding, which
+// are zeros: they change a sum only from -0 to 0, unless a weight is infinite or NaN.
+template <int>
+__device__ __attribute__((noinline)) float window_define(const window_launch &p, window_index of,
+                                                         int map, int row, int column)
+{
+    const int row_taps = p.quads * 4 / p.kernel_height;
+    const float *weights = p.weights + (int64_t)map * p.channels * p.quads * 4;
+    float sum = p.bias[map];
+#pragma unroll 1
+    for (int c = 0; c < p.channels; c++)
+#pragma unroll 1
+        for (int u = 0; u < p.kernel_height; u++, weights += row_taps)
+#pragma unroll 1
+            for (int v = 0; v < p.kernel_width; v++) {
+                int y = row * p.stride - p.pad_top + u * p.dilation_y;
+                int x = column * p.stride - p.pad_left + v * p.dilation_x;
+                const char *from = (const char *)p.src + of.image * p.src_image +
+                                   ((int64_t)of.group * p.channels + c) * p.src_plane +
+                                   y * p.src_row + x * 4;
+                bool inside = (unsigned)y < (unsigned)p.height && (unsigned)x < (unsigned)p.width;
+                sum = fmaf(weights[v], inside ? *(const float *)(const void *)from : 0, sum);
+            }
+    return sum;
+}
+
+// Whether the weights of a block's planes for a step of maps are finite.
+__device__ inline bool window_finite(const window_launch &p, int plane, int step)
+{
+    int group = window_index_of<true>(p, plane).group;
+    int last = window_index_of<true>(p, min(plane + p.block_planes, p.planes) - 1).group;
+    int quads = p.channels * p.quads;
+    float zero = 0;
+    for (; group <= last; group++)
+        for (int i = (int)threadIdx.x; i < quads; i += (int)blockDim.x) {
+            float w[4];
+            window_weights(w, (const float4 *)(const void *)p.weights +
+                                  ((int64_t)group * p.steps + step) * quads + i);
+            zero += (w[0] + w[1]) * 0 + (w[2] + w[3]) * 0;
+        }
+    return !__syncthreads_or(zero != 0);
+}
+
+__device__ inline int lanes_least(int value)
+{
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        value = min(value, __shfl_xor_sync(ALL_LANES, value, step));
+    return value;
+}
+
 // Kernels of any size, for which arithmetic is the limit: a thread computes outputs of a row, which
-// are dilation_x apart, whose samples move through registers, and lanes are rows of an odd pitch.
+// are dilation_x apart, whose samples move through registers. A warp leaves out kernel rows and
+// taps that meet padding alone. Lanes are rows of an odd pitch or, where many rows meet padding,
+// planes of a group.
 template <int S, bool DILATED>
 static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
                                     4) void window_any(const __grid_constant__ window_launch p)
@@ -302,15 +374,23 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
     const int T = WINDOW_COLUMNS, X = (T - 1) * S;
     window_memory memory = window_memory_of(p, window_shared);
     window_block block = window_find(p);
-    int first_row = block.row * p.unit_rows, first_column = block.column * p.unit_columns * T;
-    window_fetch(p, block.plane);
-    window_fill_lines(p, memory, block.plane, first_row);
-
-    int rest = layer_divide((int)threadIdx.x, p.by_unit_rows);
-    int row = (int)threadIdx.x - rest * p.unit_rows;
-    int local = layer_divide(rest, p.by_unit_columns);
     const int step_y = DILATED ? p.dilation_y : 1, step_x = DILATED ? p.dilation_x : 1;
-    int column = rest - local * p.unit_columns;
+    int first_row = block.row * p.unit_rows, first_column = block.column * p.unit_columns * T;
+    int left = first_column * S - p.pad_left, top = max(first_row * S - p.pad_top, 0);
+    int skipped = max(-left / step_x - X, 0) / T; // columns that no unit reads, T * step_x of them
+    window_fetch<true>(p, block.plane);
+    window_fill_lines<true>(p, memory, block.plane, top);
+    float *zeros = memory.samples + p.block_planes * p.plane_floats;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i < p.pitch; i += (int)blockDim.x)
+        zeros[i] = 0;
+
+    int next = layer_divide((int)threadIdx.x, p.by_lane_planes);
+    int local = (int)threadIdx.x - next * p.lane_planes;
+    int rest = layer_divide(next, p.by_unit_rows), row = next - rest * p.unit_rows;
+    next = layer_divide(rest, p.by_unit_columns);
+    int column = rest - next * p.unit_columns;
+    local += next * p.lane_planes;
     int before = DILATED ? layer_divide(column, p.by_dilation) * step_x : column; // units
     column += before * (T - 1);
     int plane = block.plane + local;
@@ -318,56 +398,77 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
     int right = p.out_width - first_column - column; // columns of outputs
     int count = valid ? min(T, (right + step_x - 1) / step_x) : 0;
     local = min(local, p.block_planes - 1);
-    const float *in = memory.samples + (local * p.chunk * p.in_rows + row * S) * p.pitch +
-                      column * S + before * S;
-    int group = plane - layer_divide(plane, p.by_groups) * p.groups;
-    int64_t at = window_output(p, plane, first_row + row, first_column + column);
-    // Weights are read T taps before they are needed.
-    const float *weights = p.weights + (int64_t)group * p.steps * p.channels * p.quads * 4;
-    const float *last = weights + (int64_t)p.steps * p.channels * p.quads * 4 - T;
-    float ahead[T];
-    window_weights(ahead, (const float4 *)(const void *)weights);
+    // Taps of a row and kernel rows that meet the plane; other threads of the warp add rows.
+    int y = (first_row + row) * S - p.pad_top, x0 = left + column * S;
+    int v_first = max((-x0 + step_x - 1) / step_x - X, 0) / T * T;
+    int v_end = min(p.kernel_width, (p.width - x0 + step_x - 1) / step_x);
+    bool meets = count > 0 && y < p.height && -y < p.kernel_height * step_y;
+    int u_first = lanes_least(meets ? (max(-y, 0) + step_y - 1) / step_y : p.kernel_height);
+    int u_end = min(p.kernel_height, (p.height - y + step_y - 1) / step_y);
+    u_end = -lanes_least(meets ? -u_end : 0);
+    int offset =
+        (column + before) * S + (window_place(v_first) - window_place(skipped * T)) * step_x;
+    offset = v_first < v_end ? offset : 0;
+    const float *in = memory.samples + local * p.plane_floats + offset;
+    zeros += offset;
+    window_index of = window_index_of<true>(p, min(plane, p.planes - 1));
+    int64_t at = window_output(p, of, first_row + row, first_column + column);
+    // Weights are read T taps before they are needed; the last ones read are not there.
+    const int row_taps = (p.kernel_width + T - 1) / T * T;
+    const int jump = row_taps - max(v_end - v_first - 1, 0) / T * T; // to those of the next row
+    const float *weights = p.weights + (int64_t)of.group * p.steps * p.channels * p.quads * 4;
 #pragma unroll 1
     for (int step = 0; step < p.steps; step++) {
         float sum[1][T];
 #pragma unroll
         for (int t = 0; t < T; t++)
-            sum[0][t] = __ldg(p.bias + group * p.steps + step);
+            sum[0][t] = __ldg(p.bias + of.group * p.steps + step);
 #pragma unroll 1
         for (int channel = 0; channel < p.channels; channel += p.chunk) {
             int channels = min(p.chunk, p.channels - channel);
             if (step == 0 || p.chunk < p.channels)
-                window_load(p, memory, first_column, channel, channels);
+                window_load(p, memory, left + skipped * T * step_x, channel, channels);
 #pragma unroll 1
-            for (int c = 0; c < channels; c++) {
-                const float *line = in + c * p.in_rows * p.pitch;
+            for (int c = 0; c < channels; c++, weights += p.quads * 4) {
+                const float *w = weights + u_first * row_taps + v_first;
+                float ahead[T];
+                window_weights(ahead, (const float4 *)(const void *)w);
+                int line_row = y - top + u_first * step_y;
+                const float *line = in + (c * p.in_rows + line_row) * p.pitch;
 #pragma unroll 1
-                for (int u = 0; u < p.kernel_height; u++, line += p.pitch * step_y) {
+                for (int u = u_first; u < u_end;
+                     u++, line_row += step_y, line += p.pitch * step_y) {
+                    const float *next = (unsigned)line_row < (unsigned)p.in_rows ? line : zeros;
                     float x[X + T];
 #pragma unroll
                     for (int i = 0; i < X; i++)
-                        x[i] = line[window_place(i) * step_x];
-                    const float *next = line;
-                    int v = 0;
+                        x[i] = next[window_place(i) * step_x];
+                    int v = v_first;
 #pragma unroll 2
-                    for (; v + T <= p.kernel_width; v += T) { // T taps at a time
+                    for (; v + T <= v_end; v += T) { // T taps at a time
                         float factor[T];
 #pragma unroll
                         for (int k = 0; k < T; k++)
                             factor[k] = ahead[k];
-                        weights += weights < last ? T : 0;
-                        window_weights(ahead, (const float4 *)(const void *)weights);
+                        w += v + T < v_end ? T : jump;
+                        window_weights(ahead, (const float4 *)(const void *)w);
                         window_add_taps<S, true>(sum, x, next, step_x, factor, T);
                         next += window_place(T) * step_x;
                     }
-                    if (v < p.kernel_width) {
-                        window_add_taps<S, false>(sum, x, next, step_x, ahead, p.kernel_width - v);
-                        weights += weights < last ? T : 0;
-                        window_weights(ahead, (const float4 *)(const void *)weights);
+                    if (v < v_end) {
+                        window_add_taps<S, false>(sum, x, next, step_x, ahead, v_end - v);
+                        w += jump;
+                        window_weights(ahead, (const float4 *)(const void *)w);
                     }
                 }
             }
         }
+        const bool finite = window_finite(p, block.plane, step);
+#pragma unroll
+        for (int t = 0; t < T; t++)
+            if (t < count && (!finite || __float_as_uint(sum[0][t]) == 1u << 31))
+                sum[0][t] = window_define<0>(p, of, of.group * p.steps + step, first_row + row,
+                                             first_column + column + t * step_x);
         if (step < p.maps)
             window_store<T>(p, at + (int64_t)step * p.out_height * p.out_width, step_x, count, sum);
     }

@@ -23,12 +23,9 @@ template <int K, int S, int MT, int THREADS, int BLOCKS> static window_shape sha
 // With a stride of 1, taps may be apart.
 template <int K, int MT, int THREADS, int BLOCKS> static window_shape dilated_of()
 {
-    return {K,
-            1,
-            MT,
-            THREADS,
-            window<K, 1, MT, THREADS, BLOCKS>,
-            window<K, 1, MT, THREADS, BLOCKS, true>};
+    window_shape shape = shape_of<K, 1, MT, THREADS, BLOCKS>();
+    shape.dilated = window<K, 1, MT, THREADS, BLOCKS, true>;
+    return shape;
 }
 
 static const struct window_shape shapes[] = {
@@ -70,15 +67,15 @@ static const struct depthwise_shape depthwise_shapes[] = {
     depthwise_of<7, 2, 2, 28>(),
 };
 
-// The constants of a plan. With `depthwise`, the index of an instance plus 1, only what follows it
-// is used.
+// The constants of a plan: launches without what depends on the batch.
 struct window_plan {
-    int depthwise;
-    int planes, strips, strip_tiles, plane_rows, pitch_floats, columns, threads, room, samples;
-    int blocks, bytes, direct; // blocks: of a multiprocessor
-    int shape, steps, quads;
-    int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
-    int in_rows, in_columns, pitch, chunk, shared;
+    int depthwise; // the index of an instance plus 1; or 0, and
+    int shape;
+    int threads, bytes, blocks; // blocks: of a multiprocessor
+    union {
+        struct depthwise_launch tile;
+        struct window_launch window;
+    };
 };
 
 static bool is_dilated(const struct conv_layer *layer)
@@ -112,12 +109,18 @@ static int at_least(int a, int least)
     return a < least ? least : a;
 }
 
+static int at_most(int a, int most)
+{
+    return a < most ? a : most;
+}
+
 // The tile of a block: one thread for each unit. Units of taps that are apart come in as many as
 // the taps are.
 static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                        struct window_plan *c)
+                        struct window_plan *plan)
 {
-    const struct window_shape *s = &shapes[c->shape];
+    const struct window_shape *s = &shapes[plan->shape];
+    struct window_launch *c = &plan->window;
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
     int unit_width = s->kernel ? 1 : WINDOW_COLUMNS, unit_height = s->kernel ? WINDOW_ROWS : 1;
@@ -129,23 +132,35 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     int wide = s->kernel ? 0 : s->threads / out_height * unit_width;
     int room = MOST_CHUNK / 5 / conv_layer_reach_y(layer);
     wide = at_least(at_least(MOST_COLUMNS, wide < room ? wide : room), step_x * unit_width);
-    most = most < wide ? most : wide;
+    most = at_most(most, wide);
     int across = ceil_div(out_width, ceil_div(out_width, most));
     c->unit_columns = ceil_div(across, unit_width * step_x) * step_x;
     c->unit_rows = s->threads / c->unit_columns / step_y * step_y;
-    int all_rows = ceil_div(out_height, unit_height * step_y) * step_y;
-    if (c->unit_rows > all_rows)
-        c->unit_rows = all_rows;
+    // Tiles of equal heights.
+    int all_rows = ceil_div(out_height, unit_height * step_y);
+    c->unit_rows = ceil_div(all_rows, ceil_div(all_rows, c->unit_rows / step_y)) * step_y;
     c->block_planes = c->unit_rows * unit_height >= out_height && across == out_width
                           ? at_least(s->threads / (c->unit_columns * c->unit_rows), 1)
                           : 1;
+    // Planes of one group, whose weights are the same, and a warp of them.
+    if (!s->kernel && shape->images > 0 && shape->images < c->block_planes)
+        c->block_planes =
+            at_most(c->block_planes, (int)shape->images + 32 / (c->unit_columns * c->unit_rows));
     c->in_columns =
         (c->unit_columns * unit_width - 1) * layer->stride_x + conv_layer_reach_x(layer);
+    // Of padding, window_any copies what units read that meet the plane.
+    if (!s->kernel) {
+        int side = (WINDOW_COLUMNS - 1) * layer->stride_x;
+        int skipped = at_least(layer->pad_left / step_x - side, 0) / WINDOW_COLUMNS;
+        int meets = shape->width + layer->pad_left + (side - skipped * WINDOW_COLUMNS) * step_x;
+        c->in_columns = at_most(c->in_columns, meets);
+    }
     int skew = s->kernel ? 0 : c->in_columns / (WINDOW_COLUMNS * step_x) * step_x;
     c->pitch = s->kernel ? c->in_columns : (c->in_columns + skew) | 1; // lanes are rows
     int64_t channel;                                                   // bytes of samples
     for (;; c->unit_rows = at_least(c->unit_rows / 2 / step_y, 1) * step_y) {
         c->in_rows = (c->unit_rows * unit_height - 1) * layer->stride_x + conv_layer_reach_y(layer);
+        c->in_rows = s->kernel ? c->in_rows : at_most(c->in_rows, shape->height);
         channel = (int64_t)c->in_rows * c->pitch * 4;
         if (channel <= MOST_CHUNK || c->unit_rows == step_y)
             break;
@@ -158,9 +173,17 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     c->tiles_y = ceil_div(out_height, c->unit_rows * unit_height);
     int channels = layer->channels / layer->groups;
     c->chunk = channel * channels <= MOST_ALL ? channels : at_least((int)(MOST_CHUNK / channel), 1);
-    int64_t bytes =
-        channel * c->chunk + (int64_t)c->block_planes * c->in_rows * (int)sizeof(window_line);
-    c->shared = (int)bytes;
+    // Lanes that are planes, and then rows, read different banks.
+    c->lane_planes = !s->kernel && layer->pad_top >= WINDOW_COLUMNS ? c->block_planes : 1;
+    int64_t floats = (int64_t)c->in_rows * c->pitch * c->chunk;
+    if (c->lane_planes > 1)
+        floats += (ceil_div(32, c->lane_planes) * layer->stride_x * c->pitch + layer->stride_x - 1 -
+                   floats) &
+                  31;
+    int64_t lines = c->in_rows * (int)sizeof(window_line);
+    int64_t bytes = c->block_planes * (floats * 4 + lines) + (s->kernel ? 0 : c->pitch * 4);
+    c->plane_floats = (int)floats;
+    plan->bytes = (int)bytes;
     // An image's tiles are numbered by ints.
     return bytes <= MOST_SHARED &&
            (int64_t)c->tiles_x * c->tiles_y <= INT32_MAX / 4 / layer->groups;
@@ -186,32 +209,37 @@ static bool many_products(const struct depthwise_shape *s)
 // Rows of a tile's samples in one plane.
 static int tile_rows(const struct conv_layer *layer, const struct window_plan *c)
 {
-    return (c->strips * depthwise_in(c)->rows - 1) * layer->stride_y + layer->kernel_height;
+    return (c->tile.strips * depthwise_in(c)->rows - 1) * layer->stride_y + layer->kernel_height;
 }
 
 // Sets what depends on the planes and strips of a tile. Planes share the zeros between them.
 static void size_buffers(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                          struct window_plan *c)
 {
+    struct depthwise_launch *p = &c->tile;
     int rows = tile_rows(layer, c), below = rows - layer->pad_top - shape->height;
     int shared = below < layer->pad_top ? below : layer->pad_top;
     const struct depthwise_shape *s = depthwise_in(c);
     int strips = ceil_div(conv_layer_out_height(layer, shape->height), s->rows);
-    c->strip_tiles = ceil_div(strips, c->strips);
-    c->plane_rows = c->strip_tiles == 1 && shared > 0 ? rows - shared : rows;
-    int floats = ((c->planes - 1) * c->plane_rows + rows) * c->pitch_floats +
+    p->tiles = ceil_div(strips, p->strips);
+    p->units = p->block_planes * p->strips * p->columns;
+    p->plane_floats = (p->tiles == 1 && shared > 0 ? rows - shared : rows) * p->pitch;
+    // Eight threads read at a time: those of two planes from different banks, where reads are the
+    // limit. 5x5, stride 2, 14x14: 0.83 times as long; 7x7, with fewer blocks: 1.05 (H200).
+    if (p->units / p->block_planes % 8 && s->side < 7)
+        p->plane_floats += (4 * p->columns - p->plane_floats) & 31;
+    int floats = (p->block_planes - 1) * p->plane_floats + rows * p->pitch +
                  depthwise_window(layer->kernel_width, layer->stride_x);
-    int outputs = c->planes * c->strips * s->rows * conv_layer_out_width(layer, shape->width);
-    c->samples = ceil_div(floats, 4) * 4;
-    c->room = c->samples + c->planes * c->quads * 4;
-    c->bytes = (c->room * 2 + (c->direct ? 0 : outputs + 4)) * 4;
+    int outputs = p->block_planes * p->strips * s->rows * conv_layer_out_width(layer, shape->width);
+    p->samples = ceil_div(floats, 4) * 4;
+    p->room = p->samples + p->block_planes * p->quads * 4;
+    c->bytes = (p->room * 2 + (p->direct ? 0 : outputs + 4)) * 4;
     // Copying several planes takes long with few threads.
-    int least = many_products(s) && c->planes == 1 ? 32 : 128;
-    c->threads = at_least(ceil_div(c->planes * c->strips * c->columns, 32) * 32, least);
+    int least = many_products(s) && p->block_planes == 1 ? 32 : 128;
+    c->threads = at_least(ceil_div(p->units, 32) * 32, least);
     // As registers and shared memory allow, and multiprocessors can have.
-    int blocks = s->warps * 32 / c->threads, fit = SHARED / (c->bytes + 1024);
-    blocks = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
-    c->blocks = fit < blocks ? fit : blocks;
+    int blocks = at_most(s->warps * 32 / c->threads, MOST_BLOCKS);
+    c->blocks = at_most(SHARED / (c->bytes + 1024), blocks);
 }
 
 // The cycles that all tiles take: those of the busiest multiprocessor's four schedulers and, for
@@ -221,15 +249,16 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
 static float depthwise_cycles(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                               const struct window_plan *c)
 {
+    const struct depthwise_launch *p = &c->tile;
     int64_t planes = (shape->images > 0 ? shape->images : 1 << 16) * layer->channels;
-    int64_t tiles = ceil_div64(planes, c->planes) * c->strip_tiles;
+    int64_t tiles = ceil_div64(planes, p->block_planes) * p->tiles;
     float products = (float)(layer->kernel_height * layer->kernel_width * depthwise_in(c)->rows) *
                      (float)DEPTHWISE_COLUMNS(layer->stride_x);
     // Warps with units; a copy takes 16 instructions.
-    float warps = (float)ceil_div(c->planes * c->strips * c->columns, 32);
+    float warps = (float)ceil_div(p->units, 32);
     int vector = shape->width % 4 == 0 ? 4 : shape->width % 2 == 0 ? 2 : 1;
-    int rows = c->strip_tiles == 1 ? shape->height : tile_rows(layer, c);
-    float copies = (float)(c->planes * rows) * (float)(shape->width / vector) / 32;
+    int rows = p->tiles == 1 ? shape->height : tile_rows(layer, c);
+    float copies = (float)(p->block_planes * rows) * (float)(shape->width / vector) / 32;
     bool many = many_products(depthwise_in(c));
     float warp = many ? products + 300 : products * 1.2f + 150;
     float alone = (many ? 1000 : 1500) + warp + (many ? 16 : 8) * copies * 32 / (float)c->threads;
@@ -244,12 +273,13 @@ static float depthwise_cycles(const struct conv_layer *layer, const struct conv_
 static void choose_block(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                          struct window_plan tried, struct window_plan *chosen, float *best)
 {
+    struct depthwise_launch *p = &tried.tile;
     int out_height = conv_layer_out_height(layer, shape->height);
     int strips = ceil_div(out_height, depthwise_in(&tried)->rows);
-    int most_units = DEPTHWISE_THREADS / tried.columns;
-    for (tried.strips = strips < most_units ? strips : most_units; tried.strips > 0; tried.strips--)
-        for (tried.planes = tried.strips == strips ? most_units / strips : 1; tried.planes > 0;
-             tried.planes--) {
+    int most_units = DEPTHWISE_THREADS / p->columns;
+    for (p->strips = strips < most_units ? strips : most_units; p->strips > 0; p->strips--)
+        for (p->block_planes = p->strips == strips ? most_units / strips : 1; p->block_planes > 0;
+             p->block_planes--) {
             size_buffers(layer, shape, &tried);
             if (tried.bytes > MOST_SHARED)
                 continue;
@@ -264,19 +294,20 @@ static void choose_block(const struct conv_layer *layer, const struct conv_layer
 static bool choose_depthwise(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                              struct window_plan *c)
 {
+    struct depthwise_launch *p = &c->tile;
     int side = layer->kernel_height, stride = layer->stride_x;
     if (side != layer->kernel_width || stride > 2 || layer->groups != layer->channels ||
         layer->maps != layer->channels || is_dilated(layer))
         return false;
     int columns = DEPTHWISE_COLUMNS(stride), out_width = conv_layer_out_width(layer, shape->width);
     int gap = layer->pad_left > layer->pad_right ? layer->pad_left : layer->pad_right;
-    c->columns = ceil_div(out_width, columns);
-    if (c->columns > DEPTHWISE_THREADS) // bounds the sizes below, too
+    p->columns = ceil_div(out_width, columns);
+    if (p->columns > DEPTHWISE_THREADS) // bounds the sizes below, too
         return false;
-    c->pitch_floats = ceil_div(shape->width + gap, 4) * 4;
-    c->direct = layer->output == CONV_ELEMENT_F32 && layer->activation != CONV_ACTIVATION_TANH &&
+    p->pitch = ceil_div(shape->width + gap, 4) * 4;
+    p->direct = layer->output == CONV_ELEMENT_F32 && layer->activation != CONV_ACTIVATION_TANH &&
                 out_width % columns == 0;
-    c->quads = ceil_div(side * side + 1, 4);
+    p->quads = ceil_div(side * side + 1, 4);
     struct window_plan tried = *c;
     float best = 0;
     for (size_t i = 0; i < sizeof depthwise_shapes / sizeof depthwise_shapes[0]; i++) {
@@ -285,7 +316,7 @@ static bool choose_depthwise(const struct conv_layer *layer, const struct conv_l
             choose_block(layer, shape, tried, c, &best);
     }
     // An image's tiles are numbered by ints.
-    return best > 0 && c->strip_tiles <= INT32_MAX / 4 / layer->groups;
+    return best > 0 && p->tiles <= INT32_MAX / 4 / layer->groups;
 }
 
 static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
@@ -295,7 +326,7 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
     const struct depthwise_shape *s = depthwise_in(c);
     void (*function)(depthwise_launch) = s->function;
-    struct depthwise_launch p = {};
+    struct depthwise_launch p = c->tile;
     int device, processors;
     if (cudaGetDevice(&device) ||
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
@@ -304,15 +335,7 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed;
     p.pad_top = layer->pad_top;
-    p.quads = c->quads;
-    p.block_planes = c->planes;
-    p.strips = c->strips;
-    p.tiles = c->strip_tiles;
-    p.plane_rows = c->plane_rows;
-    p.pitch = c->pitch_floats;
     p.first = layer->pad_left + depthwise_offset(s->side); // a window then begins at 0
-    p.room = c->room;
-    p.samples = c->samples;
     p.copy_rows = tile_rows(layer, c);
     if (p.tiles == 1) {
         p.skip = p.pad_top;
@@ -327,10 +350,8 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     p.turn_planes = p.copy_rows > 0 ? p.down / p.copy_rows : 0;
     p.down = p.turn_planes > 0 ? p.copy_rows : p.down;
     p.turn_bytes = p.turn_planes > 0 ? p.turn_planes * p.src_plane : p.down * p.src_row;
-    p.turn_floats = (p.turn_planes > 0 ? p.turn_planes * p.plane_rows : p.down) * p.pitch;
+    p.turn_floats = p.turn_planes > 0 ? p.turn_planes * p.plane_floats : p.down * p.pitch;
     bool even = p.src_image == p.channels * p.src_plane;
-    p.columns = c->columns;
-    p.units = p.block_planes * p.strips * p.columns;
     p.by_channels = layer_divider_of(p.channels);
     p.by_tiles = layer_divider_of(p.tiles);
     p.by_across = layer_divider_of(p.across);
@@ -338,7 +359,6 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     p.by_quads = layer_divider_of(p.quads);
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
-    p.direct = c->direct;
     // Planes and tiles are numbered by ints; launches begin at multiples of four planes.
     int64_t most = (INT32_MAX / 2) / ((int64_t)p.channels * p.tiles) / 4 * 4;
     int64_t image = (int64_t)layer->maps * p.out_height * p.out_width;
@@ -384,22 +404,25 @@ static bool plan_window(struct conv_layer_plan *plan)
         layer->channels / layer->groups > INT32_MAX / 2 / (1 << 12))
         return false;
     if (!choose_depthwise(layer, shape, c)) {
-        c->depthwise = 0;
+        *c = {};
     } else {
-        snprintf(plan->tile, sizeof plan->tile, "%dx%dx%d", c->planes, c->strips,
+        snprintf(plan->tile, sizeof plan->tile, "%dx%dx%d", c->tile.block_planes, c->tile.strips,
                  depthwise_in(c)->rows);
-        plan->packed_bytes = (size_t)layer->maps * (size_t)c->quads * 4 * sizeof(float);
+        plan->packed_bytes = (size_t)layer->maps * (size_t)c->tile.quads * 4 * sizeof(float);
         return true;
     }
     c->shape = choose_shape(layer);
     if (c->shape < 0 || !choose_tile(layer, shape, c))
         return false;
     int taps = layer->kernel_height * row_taps(layer, c), maps = shapes[c->shape].maps;
-    c->steps = ceil_div(layer->maps / layer->groups, maps);
-    c->quads = ceil_div(taps * maps, 4);
-    size_t steps = (size_t)layer->groups * (size_t)c->steps;
+    struct window_launch *p = &c->window;
+    p->steps = ceil_div(layer->maps / layer->groups, maps);
+    p->quads = ceil_div(taps * maps, 4);
+    size_t steps = (size_t)layer->groups * (size_t)p->steps;
     size_t channels = (size_t)(layer->channels / layer->groups);
-    plan->packed_bytes = steps * (channels * (size_t)c->quads * 4 + (size_t)maps) * sizeof(float);
+    plan->packed_bytes = steps * (channels * (size_t)p->quads * 4 + (size_t)maps) * sizeof(float);
+    // window_any reads the weights after the last ones, too.
+    plan->packed_bytes += (size_t)(row_taps(layer, c) + WINDOW_COLUMNS) * sizeof(float);
     return true;
 }
 
@@ -423,7 +446,8 @@ static int score_window(const struct conv_layer_plan *plan)
     int maps = layer->maps / layer->groups, channels = layer->channels / layer->groups;
     int64_t planes = plan->shape.images * layer->groups;
     bool idle = planes > 0 && channels >= 8 && maps > 2 && !c->depthwise &&
-                ceil_div64(planes, c->block_planes) * c->tiles_x * c->tiles_y < PROCESSORS;
+                ceil_div64(planes, c->window.block_planes) * c->window.tiles_x * c->window.tiles_y <
+                    PROCESSORS;
     // Kernels of any size do less at a time: 512 to 1, 31 x 31, 4x4, 16 images: 0.995 ms and 0.258.
     idle |= !c->depthwise && shapes[c->shape].kernel == 0 && channels >= 32;
     return maps < 16 && (maps <= 4 || channels <= 16) && !idle ? 75 : 50;
@@ -436,9 +460,10 @@ static void pack_window(const struct conv_layer_plan *plan)
     int step_maps = c->depthwise ? 1 : shapes[c->shape].maps, maps = layer->maps / layer->groups;
     int channels = layer->channels / layer->groups;
     int row = row_taps(layer, c);
-    size_t step_floats = (size_t)channels * (size_t)c->quads * 4;
+    int quads = c->depthwise ? c->tile.quads : c->window.quads;
+    size_t step_floats = (size_t)channels * (size_t)quads * 4;
     float *packed = (float *)plan->packed;
-    int steps = c->depthwise ? 1 : c->steps;
+    int steps = c->depthwise ? 1 : c->window.steps;
     // Of a depthwise layer, after a channel's taps.
     float *bias = packed + (c->depthwise ? (size_t)(layer->kernel_height * layer->kernel_width)
                                          : (size_t)layer->groups * (size_t)steps * step_floats);
@@ -448,7 +473,7 @@ static void pack_window(const struct conv_layer_plan *plan)
         size_t step = (size_t)(m / maps) * (size_t)steps + (size_t)(m % maps / step_maps);
         int lane = m % maps % step_maps;
         float *to = packed + step * step_floats + lane;
-        for (int channel = 0; channel < channels; channel++, to += c->quads * 4)
+        for (int channel = 0; channel < channels; channel++, to += quads * 4)
             for (int u = 0; u < layer->kernel_height; u++)
                 for (int v = 0; v < layer->kernel_width; v++)
                     to[(u * row + v) * step_maps] = *from++;
@@ -465,32 +490,21 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
     if (c->depthwise)
         return run_depthwise(plan, batch);
     const struct window_shape *s = &shapes[c->shape];
-    struct window_launch p = {};
+    struct window_launch p = c->window;
     layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed;
     p.groups = layer->groups;
     p.channels = layer->channels / layer->groups;
     p.maps = layer->maps / layer->groups;
-    p.steps = c->steps;
     p.bias =
-        p.weights + (size_t)p.groups * (size_t)p.steps * (size_t)p.channels * (size_t)c->quads * 4;
+        p.weights + (size_t)p.groups * (size_t)p.steps * (size_t)p.channels * (size_t)p.quads * 4;
     p.pad_top = layer->pad_top;
     p.pad_left = layer->pad_left;
     p.kernel_width = layer->kernel_width;
     p.stride = layer->stride_x;
     p.dilation_y = layer->dilation_y;
     p.dilation_x = layer->dilation_x;
-    p.quads = c->quads;
-    p.block_planes = c->block_planes;
-    p.unit_columns = c->unit_columns;
-    p.unit_rows = c->unit_rows;
-    p.tiles_x = c->tiles_x;
-    p.tiles_y = c->tiles_y;
-    p.in_rows = c->in_rows;
-    p.in_columns = c->in_columns;
-    p.pitch = c->pitch;
-    p.chunk = c->chunk;
-    p.by_groups = layer_divider_of(p.groups);
+    p.by_lane_planes = layer_divider_of(p.lane_planes);
     p.by_tiles = layer_divider_of(p.tiles_x * p.tiles_y);
     p.by_tiles_x = layer_divider_of(p.tiles_x);
     p.by_unit_columns = layer_divider_of(p.unit_columns);
@@ -502,7 +516,7 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
     p.activation = (int)layer->activation;
     p.half = layer->output == CONV_ELEMENT_F16;
     void (*function)(window_launch) = is_dilated(layer) ? s->dilated : s->function;
-    if (c->shared > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function))
+    if (c->bytes > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function))
         return CONV_ERR_DEVICE;
     int threads = ceil_div(p.block_planes * p.unit_rows * p.unit_columns, 32) * 32;
     // Planes and blocks are numbered by ints.
@@ -514,8 +528,10 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
         p.src = (const char *)batch->src + first * p.src_image;
         p.dst = (char *)batch->dst + first * image * (int64_t)conv_element_size(layer->output);
         p.planes = (int)images * p.groups;
+        p.inner = s->kernel ? p.groups : (int)images;
+        p.by_inner = layer_divider_of(p.inner);
         int blocks = ceil_div(p.planes, p.block_planes) * p.tiles_x * p.tiles_y;
-        function<<<(unsigned)blocks, threads, (size_t)c->shared, (cudaStream_t)batch->stream>>>(p);
+        function<<<(unsigned)blocks, threads, (size_t)c->bytes, (cudaStream_t)batch->stream>>>(p);
         status = layer_launch_status();
     }
     return status;
