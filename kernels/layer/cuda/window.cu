@@ -228,8 +228,8 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
     // limit. 5x5, stride 2, 14x14: 0.83 times as long; 7x7, with fewer blocks: 1.05 (H200).
     if (p->units / p->block_planes % 8 && s->side < 7)
         p->plane_floats += (4 * p->columns - p->plane_floats) & 31;
-    int floats = (p->block_planes - 1) * p->plane_floats + rows * p->pitch +
-                 depthwise_window(layer->kernel_width, layer->stride_x);
+    int floats = (p->block_planes - 1) * p->plane_floats + (rows - 1) * p->pitch +
+                 at_least(4 * p->columns, p->pitch) + depthwise_window(s->side, s->stride);
     int outputs = p->block_planes * p->strips * s->rows * conv_layer_out_width(layer, shape->width);
     p->samples = ceil_div(floats, 4) * 4;
     p->room = p->samples + p->block_planes * p->quads * 4;
