@@ -14,6 +14,7 @@ enum check_numbers {
     CHECK_WIDE,     // magnitudes from 2^-40 to 2^40; unfit for float16 operands
     CHECK_TINY,     // products and sums are subnormal; exact variants only
     CHECK_SPECIAL,  // with NaN, infinities, -0, subnormals, the largest numbers
+    CHECK_ZEROS,    // sums of -0 to which padding may add 0
 };
 
 // Memory between guard pages. The accessible bytes around `data` hold a pattern.

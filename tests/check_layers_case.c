@@ -80,6 +80,8 @@ static float random_number(uint64_t *random, enum check_numbers numbers, int int
         if (random_below(random, (unsigned)rare) == 0)
             return random_special(random);
         break;
+    case CHECK_ZEROS:
+        return -0.0f;
     case CHECK_MODERATE:
         break;
     }
@@ -148,6 +150,15 @@ static void random_padding(struct conv_layer *layer, uint64_t *random)
                                : (int)random_below(random, (unsigned)side + 9);
     }
     layer->border = (enum conv_border)random_below(random, CONV_BORDER_CONSTANT + 1);
+}
+
+static void random_wide_padding(struct conv_layer *layer, uint64_t *random)
+{
+    layer->kernel_height = layer->kernel_width = PICK(random, 9, 15, 31);
+    layer->pad_top = layer->pad_bottom = conv_layer_reach_y(layer) / 2;
+    layer->pad_left = layer->pad_right = conv_layer_reach_x(layer) / 2;
+    layer->border = CONV_BORDER_CONSTANT;
+    layer->activation = CONV_ACTIVATION_NONE;
 }
 
 static int64_t count_taps(const struct check_case *c)
@@ -289,6 +300,7 @@ static void fill_case(struct check_case *c, uint64_t *random)
 {
     struct conv_layer *layer = &c->layer;
     size_t taps = c->weights.size / sizeof(float) / (size_t)layer->maps;
+    size_t row = (size_t)layer->kernel_width, kernel = row * (size_t)layer->kernel_height;
     // For special numbers: one or two of them in a window of the input and in the weights of one or
     // two maps.
     fill(&c->weights, random, c->numbers, 4, 2 * (int)taps + 2);
@@ -301,6 +313,11 @@ static void fill_case(struct check_case *c, uint64_t *random)
     layer->border_value = random_below(random, 3) ? 0 : random_number(random, c->numbers, 8, 4);
     layer->weights = (const float *)(void *)c->weights.data;
     layer->bias = random_below(random, 3) ? (const float *)(void *)c->bias.data : NULL;
+    if (c->numbers == CHECK_ZEROS) { // all products are -0, but those of the first row are 0
+        memset(c->src.data, 0, c->src.size);
+        for (size_t i = 0; i < c->weights.size / sizeof(float); i++)
+            ((float *)(void *)c->weights.data)[i] = i % kernel < row ? 1 : -1;
+    }
 }
 
 void check_case_init(struct check_case *c, uint64_t seed, int64_t taps)
@@ -308,11 +325,13 @@ void check_case_init(struct check_case *c, uint64_t seed, int64_t taps)
     *c = (struct check_case){.seed = seed, .taps = taps};
     uint64_t random = seed;
     random_bits(&random);
-    c->numbers = (enum check_numbers)PICK(&random, CHECK_MODERATE, CHECK_MODERATE, CHECK_MODERATE,
-                                          CHECK_MODERATE, CHECK_INTEGERS, CHECK_INTEGERS,
-                                          CHECK_WIDE, CHECK_TINY, CHECK_SPECIAL, CHECK_SPECIAL);
+    c->numbers = (enum check_numbers)PICK(
+        &random, CHECK_MODERATE, CHECK_MODERATE, CHECK_MODERATE, CHECK_MODERATE, CHECK_INTEGERS,
+        CHECK_INTEGERS, CHECK_WIDE, CHECK_TINY, CHECK_SPECIAL, CHECK_SPECIAL, CHECK_ZEROS);
     random_layer(&c->layer, &random);
     random_padding(&c->layer, &random);
+    if (c->numbers == CHECK_ZEROS)
+        random_wide_padding(&c->layer, &random);
     if (c->numbers == CHECK_INTEGERS) // the quotient is none
         c->layer.input_divisor = 1;
     if (c->numbers == CHECK_WIDE || c->numbers == CHECK_TINY) // float16 has no such range
@@ -380,7 +399,7 @@ struct conv_layer_batch check_case_batch(const struct check_case *c)
 
 void check_case_print(const struct check_case *c, const char *variant)
 {
-    static const char *const numbers[] = {"moderate", "integers", "wide", "tiny", "special"};
+    static const char *const kinds[] = {"moderate", "integers", "wide", "tiny", "special", "zeros"};
     static const char *const activations[] = {"none", "relu", "tanh", "abs"};
     static const char *const borders[] = {"replicate", "reflect", "reflect101", "wrap", "constant"};
     _Static_assert(CONV_BORDER_CONSTANT == 4 && CONV_BORDER_REPLICATE == 0, "borders");
@@ -396,7 +415,7 @@ void check_case_print(const struct check_case *c, const char *variant)
            "activation %s; %s numbers\n",
            layer->pad_top, layer->pad_bottom, layer->pad_left, layer->pad_right,
            borders[layer->border], (double)layer->border_value, layer->bias ? "yes" : "no",
-           activations[layer->activation], numbers[c->numbers]);
+           activations[layer->activation], kinds[c->numbers]);
     printf("  src strides: row %" PRId64 ", plane %" PRId64 ", image %" PRId64
            "; planned for %" PRId64 " images\n",
            c->src_row, c->src_plane, c->src_image, c->shape.images);

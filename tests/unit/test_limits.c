@@ -14,18 +14,25 @@
 #define CORES 64
 
 #define MOUNT_V2 "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+#define MOUNT_UNIFIED "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
 #define MOUNT_V1(root, controller)                                                                 \
     "35 31 0:32 " root " /sys/fs/cgroup/" controller " rw - cgroup cgroup rw," controller "\n"
 
+static const struct conv_limits whole = {.physical = PHYSICAL,
+                                         .memory = PHYSICAL,
+                                         .machine_cores = CORES,
+                                         .allowed_cores = CORES,
+                                         .cores = CORES};
+
+static void plant(const char *groups, const char *mounts)
+{
+    folder_write("/proc/self/cgroup", groups);
+    folder_write("/proc/self/mountinfo", mounts);
+}
+
 static struct conv_limits look(void)
 {
-    struct conv_limits limits = {
-        .physical = PHYSICAL,
-        .memory = PHYSICAL,
-        .machine_cores = CORES,
-        .allowed_cores = CORES,
-        .cores = CORES,
-    };
+    struct conv_limits limits = whole;
     conv_limits_read_groups(&limits, folder_path(""));
     assert_true(limits.cores >= 1 && limits.cores <= CORES);
     assert_true(limits.memory_used <= limits.memory && limits.memory <= PHYSICAL);
@@ -53,8 +60,7 @@ UNIT_TEST_IN(test_no_groups_no_limit, folder_make, folder_remove)
 
 UNIT_TEST_IN(test_v2, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup", "0::/job\n");
-    folder_write("/proc/self/mountinfo", "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n" MOUNT_V2);
+    plant("0::/job\n", "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n" MOUNT_V2);
     folder_write("/sys/fs/cgroup/job/memory.max", "419430400\n");
     folder_write("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
     expect(400 * MIB, 0, 2); // 1.5 cores keep two workers busy
@@ -76,8 +82,7 @@ UNIT_TEST_IN(test_v2, folder_make, folder_remove)
 
 UNIT_TEST_IN(test_v2_without_limits, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup", "0::/job\n");
-    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    plant("0::/job\n", MOUNT_V2);
     folder_write("/sys/fs/cgroup/job/memory.max", "max\n");
     folder_write("/sys/fs/cgroup/job/memory.high", "max\n");
     folder_write("/sys/fs/cgroup/job/memory.current", "1048576\n");
@@ -91,8 +96,7 @@ UNIT_TEST_IN(test_v2_without_limits, folder_make, folder_remove)
 // Slurm, systemd and Kubernetes set limits on groups above the process's own.
 UNIT_TEST_IN(test_groups_above_count, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup", "0::/slice/job_1/step_0/task\n");
-    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    plant("0::/slice/job_1/step_0/task\n", MOUNT_V2);
     folder_write("/sys/fs/cgroup/slice/job_1/step_0/task/memory.max", "max\n");
     folder_write("/sys/fs/cgroup/slice/job_1/step_0/memory.max", "1073741824\n");
     folder_write("/sys/fs/cgroup/slice/job_1/memory.max", "536870912\n");
@@ -111,13 +115,9 @@ UNIT_TEST_IN(test_groups_above_count, folder_make, folder_remove)
 
 UNIT_TEST_IN(test_v1, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup",
-                 "9:name=systemd:/\n5:cpuset:/set\n4:memory:/a/b\n2:cpu,cpuacct:/c/d\n"
-                 "0::/\n");
-    folder_write(
-        "/proc/self/mountinfo",
-        MOUNT_V1("/", "cpuset") MOUNT_V1("/", "cpu,cpuacct") MOUNT_V1(
-            "/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+    plant("9:name=systemd:/\n5:cpuset:/set\n4:memory:/a/b\n2:cpu,cpuacct:/c/d\n0::/\n",
+          MOUNT_V1("/", "cpuset") MOUNT_V1("/", "cpu,cpuacct") MOUNT_V1("/", "memory")
+              MOUNT_UNIFIED);
     folder_write("/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n");
     folder_write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "419430400\n");
     folder_write("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "104857600\n");
@@ -137,10 +137,7 @@ UNIT_TEST_IN(test_v1, folder_make, folder_remove)
 // Memory by v1, cores by v2: both are mounted.
 UNIT_TEST_IN(test_hybrid, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
-    folder_write(
-        "/proc/self/mountinfo",
-        MOUNT_V1("/", "memory") "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+    plant("4:memory:/a\n0::/b\n", MOUNT_V1("/", "memory") MOUNT_UNIFIED);
     folder_write("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "419430400\n");
     folder_write("/sys/fs/cgroup/unified/b/cpu.max", "400000 100000\n");
     expect(400 * MIB, 0, 4);
@@ -156,16 +153,14 @@ UNIT_TEST_IN(test_containers, folder_make, folder_remove)
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         char text[256];
         snprintf(text, sizeof text, "4:memory:%s\n", groups[i]);
-        folder_write("/proc/self/cgroup", text);
-        folder_write("/proc/self/mountinfo", MOUNT_V1("/docker/0123", "memory"));
+        plant(text, MOUNT_V1("/docker/0123", "memory"));
         expect(300 * MIB, 0, CORES);
         folder_write("/proc/self/mountinfo", MOUNT_V1("/", "memory"));
         expect(300 * MIB, 0, CORES);
         folder_write("/proc/self/mountinfo", MOUNT_V1("/../..", "memory"));
         expect(300 * MIB, 0, CORES);
     }
-    folder_write("/proc/self/cgroup", "0::/../job\n");
-    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    plant("0::/../job\n", MOUNT_V2);
     folder_write("/sys/fs/cgroup/memory.max", "209715200\n");
     expect(200 * MIB, 0, CORES);
 }
@@ -173,10 +168,8 @@ UNIT_TEST_IN(test_containers, folder_make, folder_remove)
 // A group of another container that is mounted somewhere is not ours.
 UNIT_TEST_IN(test_the_mount_that_holds_the_group, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup", "0::/ab/c\n");
-    folder_write("/proc/self/mountinfo",
-                 "50 23 0:26 /a /mnt/of\\040another rw - cgroup2 cgroup2 rw\n"
-                 "51 23 0:26 /ab /mnt/with\\040blank rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
+    plant("0::/ab/c\n", "50 23 0:26 /a /mnt/of\\040another rw - cgroup2 cgroup2 rw\n"
+                        "51 23 0:26 /ab /mnt/with\\040blank rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
     folder_write("/mnt/of another/memory.max", "1048576\n");
     folder_write("/mnt/of another/b/c/memory.max", "1048576\n");
     folder_write("/mnt/with blank/c/memory.max", "419430400\n");
@@ -189,11 +182,9 @@ UNIT_TEST_IN(test_garbage, folder_make, folder_remove)
         "",         "\n",     "x",    "-5\n",  "12x\n",
         "0\n",      "0x10\n", " 7\n", "1.5\n", "99999999999999999999999999\n",
         "max max\n"};
-    folder_write("/proc/self/cgroup",
-                 "\n:\n::\n0\n0:\n0::\n0::relative\nx:memory\n4:memory:/job\n0::/job\n");
-    folder_write("/proc/self/mountinfo",
-                 "\n-\n - \n - cgroup2\n1 2 3 - cgroup2 cgroup2 rw\n1 2 3 4 - cgroup2 x rw\n"
-                 "1 2 3 / \\777 rw - cgroup2 cgroup2 rw,x\n" MOUNT_V2 MOUNT_V1("/", "memory"));
+    plant("\n:\n::\n0\n0:\n0::\n0::relative\nx:memory\n4:memory:/job\n0::/job\n",
+          "\n-\n - \n - cgroup2\n1 2 3 - cgroup2 cgroup2 rw\n1 2 3 4 - cgroup2 x rw\n"
+          "1 2 3 / \\777 rw - cgroup2 cgroup2 rw,x\n" MOUNT_V2 MOUNT_V1("/", "memory"));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         folder_write("/sys/fs/cgroup/job/memory.max", texts[i]);
         folder_write("/sys/fs/cgroup/job/memory.current", texts[i]);
@@ -217,8 +208,7 @@ UNIT_TEST_IN(test_garbage, folder_make, folder_remove)
 
 UNIT_TEST_IN(test_folders_in_place_of_files, folder_make, folder_remove)
 {
-    folder_write("/proc/self/cgroup", "0::/job\n");
-    folder_write("/proc/self/mountinfo", MOUNT_V2);
+    plant("0::/job\n", MOUNT_V2);
     folder_write("/sys/fs/cgroup/job/memory.max/x", "1\n"); // opens, but cannot be read
     folder_write("/sys/fs/cgroup/job/cpu.max/x", "1\n");
     folder_write("/sys/fs/cgroup/memory.max", "419430400\n");
@@ -251,11 +241,10 @@ UNIT_TEST(test_data_limit)
     skip(); // a sanitizer maps far more memory than any limit
 #endif
     struct conv_limits limits;
-    struct rlimit old, limit;
+    struct rlimit old;
     conv_limits_read(&limits);
     assert_int_equal(getrlimit(RLIMIT_DATA, &old), 0);
-    limit = old;
-    limit.rlim_cur = limits.memory / 4;
+    struct rlimit limit = {limits.memory / 4, old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
     conv_limits_read(&limits);
     assert_int_equal(limits.memory, limit.rlim_cur);
@@ -292,12 +281,6 @@ static struct conv_limits read_job(const char *const values[8], const struct con
     conv_limits_read_job(&limits);
     return limits;
 }
-
-static const struct conv_limits whole = {.physical = PHYSICAL,
-                                         .memory = PHYSICAL,
-                                         .machine_cores = CORES,
-                                         .allowed_cores = CORES,
-                                         .cores = CORES};
 
 UNIT_TEST_IN(a_job_shares_the_cores_of_a_machine, forget_job, forget_job)
 {
