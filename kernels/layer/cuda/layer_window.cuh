@@ -385,12 +385,12 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
     for (int i = (int)threadIdx.x; i < p.pitch; i += (int)blockDim.x)
         zeros[i] = 0;
 
-    int next = layer_divide((int)threadIdx.x, p.by_lane_planes);
-    int local = (int)threadIdx.x - next * p.lane_planes;
-    int rest = layer_divide(next, p.by_unit_rows), row = next - rest * p.unit_rows;
-    next = layer_divide(rest, p.by_unit_columns);
-    int column = rest - next * p.unit_columns;
-    local += next * p.lane_planes;
+    int quotient = layer_divide((int)threadIdx.x, p.by_lane_planes);
+    int local = (int)threadIdx.x - quotient * p.lane_planes;
+    int rest = layer_divide(quotient, p.by_unit_rows), row = quotient - rest * p.unit_rows;
+    quotient = layer_divide(rest, p.by_unit_columns);
+    int column = rest - quotient * p.unit_columns;
+    local += quotient * p.lane_planes;
     int before = DILATED ? layer_divide(column, p.by_dilation) * step_x : column; // units
     column += before * (T - 1);
     int plane = block.plane + local;
