@@ -89,22 +89,6 @@ __device__ inline void fence_for_bulk(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Waits until the kernel before this one in the stream has ended and its writes are visible: for
-// kernels launched by launch_early (stencil_device.cuh). A thread must call this, or wait for a
-// thread that has, before it accesses memory that another kernel may use. PTX ISA:
-// "griddepcontrol".
-__device__ inline void wait_for_earlier_kernel(void)
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// Lets the next kernel of the stream start, if launch_early launched it, once all blocks have
-// called this or ended.
-__device__ inline void start_next_kernel(void)
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
 // A position in a ring of stages and the parity of its phase. Each warp keeps its own.
 struct pipeline_state {
     int stage;
@@ -120,5 +104,25 @@ __device__ inline void advance(struct pipeline_state *state, int stages)
 }
 
 #endif
+
+// Waits until the kernel before this one in the stream has ended and its writes are visible: for
+// kernels launched by launch_early (stencil_device.cuh). A thread must call this, or wait for a
+// thread that has, before it accesses memory that another kernel may use. PTX ISA:
+// "griddepcontrol".
+__device__ inline void wait_for_earlier_kernel(void)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Lets the next kernel of the stream start, if launch_early launched it, once all blocks have
+// called this or ended.
+__device__ inline void start_next_kernel(void)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 #endif

@@ -166,9 +166,9 @@ static bool offsets_fit(const struct conv_layer *layer)
     return group_channels(layer) <= INT32_MAX / (rows * columns);
 }
 
-// Whether tiles read planes of so many bytes rather than a copy. Samples that are large powers of 2
-// apart share few places in a cache, and where planes are not whole lines of it, vectors read two
-// lines from the level 2 cache: both cost time for each set of maps.
+// Whether tiles read the planes, of `bytes` each, instead of a copy. Samples that are large powers
+// of 2 apart share few places in a cache, and where planes are not whole lines of it, vectors read
+// two lines from the level 2 cache: both cost time for each set of maps.
 static bool reads_planes(const struct conv_layer_blocked *blocked, int64_t bytes, int lanes)
 {
     if ((bytes & -bytes) * blocked->channels > 1 << 20)

@@ -130,8 +130,8 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
     __syncthreads(); // weights of other threads
     write_lines((uint32_t *)tables, line, across_windows, windows, lead, f.radius);
     __syncthreads(); // tables
-    start_next();
-    wait_for_cells();
+    start_next_kernel();
+    wait_for_earlier_kernel();
     for (int item = (int)blockIdx.x * FILTER_WARPS + warp; item < items;
          item += (int)gridDim.x * FILTER_WARPS) {
         int left = item % across * STRIP, first = item / across * f.filter_rows;

@@ -614,7 +614,7 @@ static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS))
                   has_words<uint4>(plane.dst, plane.dst_stride) &&
                   (!SHARPENS || has_words<uint4>(plane.src, plane.src_stride));
     write_up(shared.tables, f);
-    wait_for_cells();
+    wait_for_earlier_kernel();
     while (at < end) {
         int strip = (int)(at / tiles), first = (int)(at - (int64_t)strip * tiles);
         int last = (int)min((int64_t)tiles, first + end - at);
