@@ -55,16 +55,9 @@ static __global__ void atomics(struct ladder ladder)
     }
 }
 
-static size_t tile_bytes(const struct conv_layer *layer)
-{
-    return (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_height) *
-           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_width) * sizeof(float);
-}
-
 static bool can_atomics(const struct conv_layer *layer, const struct conv_layer_shape *shape)
 {
-    return ladder_can(layer, shape) && layer->stride_x <= 16 &&
-           tile_bytes(layer) <= LADDER_SHARED &&
+    return ladder_can_tile<LADDER_ONE_CHANNEL>(layer, shape) &&
            layer->channels + layer->kernel_height * layer->kernel_width <= MOST_ADDITIONS &&
            layer->maps * (int64_t)layer->channels <= 65535;
 }
@@ -78,7 +71,8 @@ static enum conv_status run_atomics(const struct conv_layer_plan *plan,
     int blocks = (int)(count / THREADS < 65535 ? count / THREADS + 1 : 65535);
     start<<<blocks, THREADS, 0, stream>>>(ladder, count);
     atomics<<<ladder_grid(&ladder, LADDER_SIDE, ladder.maps * ladder.channels),
-              dim3(LADDER_SIDE, LADDER_SIDE), tile_bytes(&plan->layer), stream>>>(ladder);
+              dim3(LADDER_SIDE, LADDER_SIDE), ladder_tile_bytes<LADDER_ONE_CHANNEL>(&plan->layer),
+              stream>>>(ladder);
     if (ladder.activation != CONV_ACTIVATION_NONE)
         finish<<<blocks, THREADS, 0, stream>>>(ladder, count);
     return ladder_status();

@@ -43,28 +43,6 @@ static __global__ void channels(struct ladder ladder,
     }
 }
 
-static size_t tile_bytes(const struct conv_layer *layer)
-{
-    return (size_t)layer->channels *
-           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_height) *
-           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_width) * sizeof(float);
-}
-
-static bool can_channels(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return ladder_can(layer, shape) && ladder_taps(layer) <= LADDER_CONSTANT &&
-           layer->stride_x <= 16 && tile_bytes(layer) <= LADDER_SHARED;
-}
-
-static enum conv_status run_channels(const struct conv_layer_plan *plan,
-                                     const struct conv_layer_batch *batch)
-{
-    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
-    return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
-        channels<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE),
-                   tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights, first);
-    });
-}
-
 LADDER_VARIANT(channels, "as before, all input channels in shared memory at once", EXACT, 0,
-               ladder_plan<can_channels>, 16, run_channels);
+               ladder_plan<ladder_can_constant<LADDER_ALL_CHANNELS>>, 16,
+               (ladder_run<channels, LADDER_ALL_CHANNELS>));

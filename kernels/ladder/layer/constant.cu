@@ -29,20 +29,6 @@ static __global__ void constant(struct ladder ladder,
     }
 }
 
-static bool can_constant(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return ladder_can(layer, shape) && ladder_taps(layer) <= LADDER_CONSTANT;
-}
-
-static enum conv_status run_constant(const struct conv_layer_plan *plan,
-                                     const struct conv_layer_batch *batch)
-{
-    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
-    return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
-        constant<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE), 0,
-                   (cudaStream_t)batch->stream>>>(ladder, weights, first);
-    });
-}
-
 LADDER_VARIANT(constant, "as naive, weights in constant memory", EXACT, 0,
-               ladder_plan<can_constant>, 12, run_constant);
+               ladder_plan<ladder_can_constant<LADDER_NO_TILE>>, 12,
+               (ladder_run<constant, LADDER_NO_TILE>));

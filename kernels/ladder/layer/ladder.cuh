@@ -38,14 +38,6 @@ static inline size_t ladder_taps(const struct conv_layer *layer) // of one map
     return (size_t)layer->channels * (size_t)layer->kernel_height * (size_t)layer->kernel_width;
 }
 
-// The plan of a variant that does what CAN allows.
-template <bool (*CAN)(const struct conv_layer *layer, const struct conv_layer_shape *shape)>
-static bool ladder_plan(struct conv_layer_plan *plan)
-{
-    plan->packed_bytes = (size_t)plan->layer.maps * (ladder_taps(&plan->layer) + 1) * sizeof(float);
-    return CAN(&plan->layer, &plan->shape);
-}
-
 // Packs the weights unchanged, then the bias.
 static inline void ladder_pack(const struct conv_layer_plan *plan)
 {
@@ -61,6 +53,46 @@ static inline bool ladder_can(const struct conv_layer *layer, const struct conv_
 {
     return layer->output == CONV_ELEMENT_F32 && layer->maps <= 65535 &&
            (int64_t)shape->height * shape->width <= INT32_MAX / 4;
+}
+
+// Rows and columns of the input that a tile of outputs reads.
+static CONV_HOST_DEVICE inline int ladder_reach(int side, int stride, int kernel)
+{
+    return (side - 1) * stride + kernel;
+}
+
+// The channels of which a block has its tile of the input in shared memory.
+enum ladder_tiles { LADDER_NO_TILE, LADDER_ONE_CHANNEL, LADDER_ALL_CHANNELS };
+
+template <enum ladder_tiles TILES>
+static inline size_t ladder_tile_bytes(const struct conv_layer *layer)
+{
+    size_t channels = TILES == LADDER_ALL_CHANNELS ? (size_t)layer->channels : (size_t)TILES;
+    return channels * (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_height) *
+           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_width) * sizeof(float);
+}
+
+template <enum ladder_tiles TILES>
+static bool ladder_can_tile(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    return ladder_can(layer, shape) && (TILES == LADDER_NO_TILE || layer->stride_x <= 16) &&
+           ladder_tile_bytes<TILES>(layer) <= LADDER_SHARED;
+}
+
+// The same with the weights of at least one map in constant memory.
+template <enum ladder_tiles TILES>
+static bool ladder_can_constant(const struct conv_layer *layer,
+                                const struct conv_layer_shape *shape)
+{
+    return ladder_can_tile<TILES>(layer, shape) && ladder_taps(layer) <= LADDER_CONSTANT;
+}
+
+// The plan of a variant that does what CAN allows.
+template <bool (*CAN)(const struct conv_layer *layer, const struct conv_layer_shape *shape)>
+static bool ladder_plan(struct conv_layer_plan *plan)
+{
+    plan->packed_bytes = (size_t)plan->layer.maps * (ladder_taps(&plan->layer) + 1) * sizeof(float);
+    return CAN(&plan->layer, &plan->shape);
 }
 
 template <int SCORE> static int ladder_score(const struct conv_layer_plan *)
@@ -127,6 +159,31 @@ static enum conv_status ladder_groups(const struct conv_layer_plan *plan, const 
     return CONV_OK;
 }
 
+// Launches a kernel of blocks of 16 x 16 outputs of one map.
+template <void (*KERNEL)(struct ladder), enum ladder_tiles TILES>
+static enum conv_status ladder_run(const struct conv_layer_plan *plan,
+                                   const struct conv_layer_batch *batch)
+{
+    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
+    dim3 grid = ladder_grid(&ladder, LADDER_SIDE, ladder.maps), block(LADDER_SIDE, LADDER_SIDE);
+    KERNEL<<<grid, block, ladder_tile_bytes<TILES>(&plan->layer), (cudaStream_t)batch->stream>>>(
+        ladder);
+    return ladder_status();
+}
+
+// The same for each group of maps; the kernel's last argument is the first of them.
+template <void (*KERNEL)(struct ladder, struct ladder_constant, int), enum ladder_tiles TILES>
+static enum conv_status ladder_run(const struct conv_layer_plan *plan,
+                                   const struct conv_layer_batch *batch)
+{
+    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
+    size_t bytes = ladder_tile_bytes<TILES>(&plan->layer);
+    return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
+        dim3 grid = ladder_grid(&ladder, LADDER_SIDE, count), block(LADDER_SIDE, LADDER_SIDE);
+        KERNEL<<<grid, block, bytes, (cudaStream_t)batch->stream>>>(ladder, weights, first);
+    });
+}
+
 // Defines a row of the table, cuda_layer_NAME.
 #define LADDER_VARIANT(NAME, SUMMARY, PRECISION, BOUND, PLAN, SCORE, RUN)                          \
     const struct conv_layer_variant conv_cuda_layer_##NAME = {                                     \
@@ -151,12 +208,6 @@ static __device__ inline void ladder_store(const struct ladder &ladder, int64_t 
     int64_t plane = image * ladder.maps + map;
     ladder.y[(plane * ladder.out_height + i) * ladder.out_width + j] =
         conv_layer_activate((enum conv_activation)ladder.activation, sum);
-}
-
-// Rows and columns of the input that a tile of outputs reads.
-static CONV_HOST_DEVICE inline int ladder_reach(int side, int stride, int kernel)
-{
-    return (side - 1) * stride + kernel;
 }
 
 // Loads `height` x `width` samples from row `top`, column `left` of a plane on; samples beyond

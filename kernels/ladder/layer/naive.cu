@@ -27,14 +27,5 @@ static __global__ void naive(struct ladder ladder)
     }
 }
 
-static enum conv_status run_naive(const struct conv_layer_plan *plan,
-                                  const struct conv_layer_batch *batch)
-{
-    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
-    naive<<<ladder_grid(&ladder, LADDER_SIDE, ladder.maps), dim3(LADDER_SIDE, LADDER_SIDE), 0,
-            (cudaStream_t)batch->stream>>>(ladder);
-    return ladder_status();
-}
-
 LADDER_VARIANT(naive, "one thread per output, everything in global memory", EXACT, 0,
-               ladder_plan<ladder_can>, 11, run_naive);
+               ladder_plan<ladder_can>, 11, (ladder_run<naive, LADDER_NO_TILE>));

@@ -40,25 +40,6 @@ static __global__ void shared(struct ladder ladder)
     }
 }
 
-static size_t tile_bytes(const struct conv_layer *layer)
-{
-    return (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_height) *
-           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_width) * sizeof(float);
-}
-
-static bool can_shared(const struct conv_layer *layer, const struct conv_layer_shape *shape)
-{
-    return ladder_can(layer, shape) && layer->stride_x <= 16 && tile_bytes(layer) <= LADDER_SHARED;
-}
-
-static enum conv_status run_shared(const struct conv_layer_plan *plan,
-                                   const struct conv_layer_batch *batch)
-{
-    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
-    shared<<<ladder_grid(&ladder, LADDER_SIDE, ladder.maps), dim3(LADDER_SIDE, LADDER_SIDE),
-             tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder);
-    return ladder_status();
-}
-
 LADDER_VARIANT(shared, "as naive, tile of the input in shared memory", EXACT, 0,
-               ladder_plan<can_shared>, 13, run_shared);
+               ladder_plan<ladder_can_tile<LADDER_ONE_CHANNEL>>, 13,
+               (ladder_run<shared, LADDER_ONE_CHANNEL>));

@@ -41,29 +41,6 @@ static __global__ void shared_constant(struct ladder ladder,
     }
 }
 
-static size_t tile_bytes(const struct conv_layer *layer)
-{
-    return (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_height) *
-           (size_t)ladder_reach(LADDER_SIDE, layer->stride_x, layer->kernel_width) * sizeof(float);
-}
-
-static bool can_shared_constant(const struct conv_layer *layer,
-                                const struct conv_layer_shape *shape)
-{
-    return ladder_can(layer, shape) && ladder_taps(layer) <= LADDER_CONSTANT &&
-           layer->stride_x <= 16 && tile_bytes(layer) <= LADDER_SHARED;
-}
-
-static enum conv_status run_shared_constant(const struct conv_layer_plan *plan,
-                                            const struct conv_layer_batch *batch)
-{
-    struct ladder ladder = ladder_of(plan, batch, LADDER_SIDE);
-    return ladder_groups(plan, [&](const struct ladder_constant &weights, int first, int count) {
-        shared_constant<<<ladder_grid(&ladder, LADDER_SIDE, count), dim3(LADDER_SIDE, LADDER_SIDE),
-                          tile_bytes(&plan->layer), (cudaStream_t)batch->stream>>>(ladder, weights,
-                                                                                   first);
-    });
-}
-
 LADDER_VARIANT(shared_constant, "input in shared, weights in constant memory", EXACT, 0,
-               ladder_plan<can_shared_constant>, 14, run_shared_constant);
+               ladder_plan<ladder_can_constant<LADDER_ONE_CHANNEL>>, 14,
+               (ladder_run<shared_constant, LADDER_ONE_CHANNEL>));
