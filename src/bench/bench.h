@@ -21,8 +21,7 @@
 // environment, by which tests show that the code is right; the figures mean little then.
 #define CONV_BENCH_SHORTER (getenv("CONV_BENCH_SHORTER") ? 10u : 1u)
 
-// SVG: of conv_bench_layers with one layer and batch.
-enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV, CONV_BENCH_SVG };
+enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV };
 
 // Sizes of the images of `conv bench kernels`.
 enum conv_bench_sizes {

@@ -34,7 +34,6 @@ static void fill_common(struct command *command)
     bench->filters = command->filters;
     bench->format = options->report.json ? CONV_BENCH_JSON
                     : options->bench.csv ? CONV_BENCH_CSV
-                    : options->bench.svg ? CONV_BENCH_SVG
                                          : CONV_BENCH_TEXT;
     bench->page = &command->page;
     bench->device = &command->device;
@@ -166,10 +165,9 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
     const struct conv_layer_variant *variant;
-    if ((options->report.html_path || options->bench.svg) && !options->bench.layer.batch)
+    if (options->report.html_path && !options->bench.layer.batch)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
-                            options->report.html_path ? "html" : "svg");
+                            "--html needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH");
     enum conv_status status = find_layer_variant(command, err);
     if (!status)
         status = conv_layer_setup_geometry(&bench->geometry, options, err);

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import tarfile
-import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
@@ -43,7 +42,7 @@ needs_hiding = pytest.mark.skipif(not hides_instruction_sets(), reason="built wi
     (("bench", "layers", "--variant", "cpu_portable"), "cpu_portable"), (("bench", "kernel"), "kernels"), (("bench", "kernels", "folder"), "kernels"),
     (("bench", "kernels", "--images"), "--images"), (("bench", "kernels", "--images=0"), "--images"),
     (("bench", "kernels", "-b", "3"), "--images"), (("bench", "codec", "x", "--images=3"), "--device cuda"),
-    (("bench", "kernels", "--image-size", "axb"), "axb"), (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"), (("bench", "layers", "--svg"), "--shape"),
+    (("bench", "kernels", "--image-size", "axb"), "axb"), (("bench", "kernels", "--size", "axb"), "axb"), (("bench", "kernels", "--json", "--csv"), "--csv"), (("bench", "layers", "--html=p"), "--shape"),
     (("bench", "kernels", "--variant", "cpu_nothing"), "cpu_nothing"), (("bench", "kernels", "--depth=9"), "depth"),
     (("bench", "streams"), "folder"), (("bench", "streams", "x", "--stage", "cpu"), "stage"),
     (("bench", "streams", "x", "--json", "--csv"), "--csv"), (("bench", "streams", "x", "--trace", "y"), "--trace"), (("bench", "codec"), "folder"), (("emboss", "--csv", "a", "b"), "conv bench")))
@@ -260,13 +259,6 @@ def test_layers_of_a_network(box):
     assert all(line["ms"] > 0 and line["share_of_fma"] > 0 and line["cudnn_float32_ms"] is None for line in lines[:-1])
     assert lines[-1]["type"] == "bench-network-summary" and lines[-1]["layers"] == 4
     assert re.search(r"(?m)^6->16, 12x12, 5x5 +16 +[\d.]+ ", run("bench", "layers", "--device", "cpu", "--network", "lenet", "--jobs", "3").out)
-
-
-def test_layers_svg(box):
-    chart = ElementTree.fromstring(run(*LAYER, "--variant", "cpu_layer_reference", "--svg").out)
-    names = [text.text for text in chart.iter() if text.get("class") == "end"]
-    bars = [float(bar.get("width")) for bar in chart.iter() if bar.get("class") == "variant"]
-    assert set(names) == {"cpu_layer_reference"} and len(bars) == len(names) and min(bars) >= 1
 
 
 def test_layers_of_one_variant_or_precision(box):
