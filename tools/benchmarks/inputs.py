@@ -127,15 +127,14 @@ class Folders:
 
 
 def interlace(job):
-    """Writes the image of a float32 .npy file, height x width x 3, as an interlaced PNG."""
+    """Writes the image of a float32 .npy file, 3 x height x width, as an interlaced PNG."""
     source, target = job
     with open(source, "rb") as file:
         head = file.read(10)
         shape = ast.literal_eval(file.read(int.from_bytes(head[8:10], "little")).decode())["shape"]
         values = array.array("f", file.read())
-    height, width, channels = shape
-    size = width * channels
-    rows = [[int(value) for value in values[y * size:(y + 1) * size]] for y in range(height)]
+    channels, height, width = shape
+    rows = [[int(values[(c * height + y) * width + x]) for x in range(width) for c in range(channels)] for y in range(height)]
     png.write(target, width, height, rows, png.RGB, interlaced=True, filters=2, level=6)
 
 
