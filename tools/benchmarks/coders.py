@@ -39,14 +39,22 @@ def opencv(cv2):
                  lambda file: np.frombuffer(file, np.uint8))
 
 
+def in_memory(write, image, **options):
+    """What a function writes of an image into a file."""
+    file = io.BytesIO()
+    write(image, file, **options)
+    return file.getbuffer()
+
+
 def pillow(module):
     import numpy as np
+    fast = {"format": "png", "compress_level": 1, "compress_type": zlib.Z_RLE}
+    return Coder("Pillow (zlib-ng)", lambda file: np.asarray(module.open(io.BytesIO(file))),
+                 lambda image: in_memory(module.Image.save, image, **fast), as_image=module.fromarray)
 
-    def encode(image):
-        file = io.BytesIO()
-        image.save(file, "png", compress_level=1, compress_type=zlib.Z_RLE)
-        return file.getbuffer()
-    return Coder("Pillow (zlib-ng)", lambda file: np.asarray(module.open(io.BytesIO(file))), encode, as_image=module.fromarray)
+
+def mtpng(module):  # an image on all cores
+    return Coder("mtpng", None, lambda image: in_memory(module.encode_png, image, compression_level=module.CompressionLevel.Fast))
 
 
 def image_rs(module):
@@ -69,17 +77,17 @@ def wuffs(module):
     return Coder("Wuffs", lambda file, decoder=ImageDecoder(config): decoder.decode(file).pixbuf)
 
 
-def tensors():
+def tensor(file):
     import torch
-    return dict(as_file=lambda file: torch.frombuffer(bytearray(file), dtype=torch.uint8),
-                as_image=lambda image: torch.from_numpy(image).permute(2, 0, 1).contiguous())
+    return torch.frombuffer(bytearray(file), dtype=torch.uint8)
 
 
 PACKAGES = {"cv2": opencv, "PIL.Image": pillow, "pyspng": lambda module: Coder("pyspng", module.load),
             "fpng": lambda module: Coder("fpng", None, module.from_ndarray), "kornia_rs.io": image_png, "image_rs": image_rs,
-            "pywuffs": wuffs, "imagecodecs": lambda module: Coder("libspng", module.spng_decode, lambda image: module.spng_encode(image, 1)),
-            "torchvision.io": lambda module: Coder("torchvision", module.decode_png, lambda image: module.encode_png(image, 1), **tensors()),
-            "torchcodec.decoders": lambda module: Coder("torchcodec", module.decode_png, None, **tensors())}
+            "pywuffs": wuffs, "pymtpng": mtpng, "imagecodecs": lambda module: Coder("libspng", module.spng_decode, lambda image: module.spng_encode(image, 1)),
+            "torchvision.io": lambda module: Coder("torchvision", module.decode_png, lambda image: module.encode_png(image, 1), tensor,
+                                                   lambda image: optional("torch").from_numpy(image).permute(2, 0, 1).contiguous()),
+            "torchcodec.decoders": lambda module: Coder("torchcodec", module.decode_png, None, tensor)}
 
 
 ALONE = ("kornia_rs.io", "pywuffs", "image_rs", "fpng", "imagecodecs", "PIL.Image")  # of `codecs`
@@ -340,7 +348,7 @@ def python(parser):
     options = parser.read(rounds=7)
     if not options.photos:
         parser.error("name a folder of photographs, or set CONV_PHOTOS")
-    report = Report(options, versions_of(*ALONE_FROM, "opencv-python-headless", "pyspng", "torchvision", "torchcodec", "nvidia-nvimgcodec-cu13"))
+    report = Report(options, versions_of(*ALONE_FROM, "opencv-python-headless", "pyspng", "pymtpng", "torchvision", "torchcodec", "nvidia-nvimgcodec-cu13"))
     bench = PythonBench(options, report)
     for device in options.device or ["cpu"] + ["cuda"] * (len(bench.conv.devices()) > 1):
         report.table(f"{device}, {len(bench.files)} files, {bench.samples / 1e6:.0f} MB of samples ", "ms", "GB/s of samples", "and ")

@@ -4,7 +4,6 @@ import concurrent.futures
 import ctypes
 import functools
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -121,9 +120,8 @@ def make_image(photos, path, pixels, seed):
     return out
 
 
-def encode_source(job):
+def encode_source(photos, path, name, conv, pixels, seed):
     """An image of that number of pixels, encoded by `opencv` (its defaults), `opencv-N`, `libpng-N` or `conv-N`, with N the level."""
-    photos, path, name, conv, pixels, seed = job
     import cv2
     image = make_image(photos, path, pixels, seed)
     encoder, _, level = name.partition("-")
@@ -170,8 +168,7 @@ def large(parser):
                 os.makedirs(source)
                 step = (options.megapixels - 12) / (options.images - 1)
                 jobs = [(options.photos, f"{source}/{i:03}.png", name, options.conv, int(1e6 * (12 + step * i)), i + 1) for i in range(options.images)]
-            with multiprocessing.Pool() as pool:
-                pool.map(encode_source, jobs, 1)
+            in_parallel(encode_source, jobs, 1)
         out, path = os.path.join(options.folder, "out" if many else "out.png"), os.path.join(options.folder, "report.jsonl")
         count = options.images if many else 1
         ways, stages = {}, {}
@@ -198,9 +195,8 @@ def large(parser):
         report.finish()
 
 
-def write_jpeg(job):
+def write_jpeg(photos, pixels, path, quality, seed):
     """A JPEG as cameras write it, with chroma at half the size: a PNG image, or a mosaic with that number of pixels."""
-    photos, pixels, path, quality, seed = job
     import cv2
     image = make_image(photos, path, pixels, seed) if pixels else cv2.imread(photos, cv2.IMREAD_COLOR)
     cv2.imwrite(path, image, [cv2.IMWRITE_JPEG_QUALITY, quality])

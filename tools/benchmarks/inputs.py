@@ -40,13 +40,9 @@ def samples_of(path):
     return width * height * {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}[kind] * (2 if depth == 16 else 1)
 
 
-def copy(job):
-    shutil.copyfile(*job)
-
-
 def in_parallel(call, jobs, chunk=16):
     with multiprocessing.Pool(CORES) as pool:
-        pool.map(call, jobs, chunksize=chunk)
+        pool.starmap(call, jobs, chunksize=chunk)
 
 
 def empty(folder):
@@ -120,15 +116,14 @@ class Folders:
             mixed = mix([self.sources(part) for part in kind.split("+")])
             jobs = [(mixed[i % len(mixed)], f"{self.scratch}/{kind}-copies/{i:06}.png") for i in range(min(self.distinct, max(count, len(mixed))))]
             os.makedirs(f"{self.scratch}/{kind}-copies")
-            in_parallel(copy, jobs)
+            in_parallel(shutil.copyfile, jobs)
             self.copies[kind] = [target for _, target in jobs]
         copies = self.copies[kind]
         return Folder(f"{self.scratch}/{kind}-{count}", [copies[i % len(copies)] for i in range(count)])
 
 
-def interlace(job):
+def interlace(source, target):
     """Writes the image of a float32 .npy file, 3 x height x width, as an interlaced PNG."""
-    source, target = job
     with open(source, "rb") as file:
         head = file.read(10)
         shape = ast.literal_eval(file.read(int.from_bytes(head[8:10], "little")).decode())["shape"]
@@ -175,7 +170,7 @@ def dataset(parser):
     parser.add_argument("folder", help="emptied")
     parser.option("packages", "gnome-icon-theme,oxygen-icon-theme,openclipart-png,mate-backgrounds")
     parser.option("count", 0, "of the images, the first ones; 0: all")
-    parser.option("oxipng", 0, "recompress each as small as oxipng's level does (package pyoxipng); 0: no")
+    parser.option("oxipng", 0, "recompress each as small as oxipng's level does (package oxipng-pybind); 0: no")
     options = parser.parse_args(parser.arguments)
     empty(options.folder)
     with tempfile.TemporaryDirectory() as box:

@@ -8,7 +8,7 @@ import conv
 import cv2
 import numpy as np
 
-from coders import Coder
+from coders import Coder, tensor
 from folders import write_jpeg
 from inputs import images_in, in_parallel
 from measure import Report, guarded, spread, take_turns, versions_of
@@ -22,11 +22,6 @@ QUALITY = 90
 def on_gpu(image):
     import torch
     return torch.from_numpy(image).cuda()
-
-
-def tensor(file):
-    import torch
-    return torch.frombuffer(bytearray(file), dtype=torch.uint8)
 
 
 def conv_coder(device):
