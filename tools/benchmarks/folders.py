@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: MIT
 """A folder, or one large image, through one filter into files: conv and other programs."""
-import concurrent.futures
-import ctypes
 import functools
 import json
 import os
-import random
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import competitors as others
-from inputs import (HOSTILE, Folder, Folders, cut_crops, empty, images_in, in_parallel, place_filter, read_matrix, samples_of, unsharp_matrix,
-                    write_hostile)
-from measure import CORES, Clock, Report, remove, run, take_turns
+from inputs import Folder, cut_crops, empty, images_in, in_parallel, place_filter, read_matrix, samples_of, unsharp_matrix
+from measure import CORES, Report, run, take_turns
 
 ON_GPU = ["--device", "cuda", "--decode-on", "gpu", "--encode-on", "gpu"]
 
@@ -254,106 +248,3 @@ def jpeg(parser):
             return f"{samples / 1e9 / times[name].median:.1f}", "–"
         seconds_table(report, times, ("GB/s of samples", "GB/s of the second half"), speeds)
         report.finish()
-
-
-def hostile(parser):
-    """Measures how much a few hostile files slow a run down: a folder of photographs, and the same with ten valid files of
-    each kind that costs a decoder much work for few pixels. Words after -- are options of conv. Put FOLDER on a memory file system.
-
-    tools/bench hostile photos /dev/shm/hostile -- --device cuda --decode-on gpu"""
-    parser.add_argument("photos")
-    parser.add_argument("scratch", help="emptied")
-    parser.option("count", 2000, "photographs")
-    parser.option("hostile", 10, "hostile files")
-    parser.option("kinds", ",".join(HOSTILE), "of hostile files")
-    parser.option("sizes", "8x8,768x512", "of hostile images")
-    parser.option("bytes", 1000000, "of a hostile file")
-    options = parser.read()
-    with Folders(options) as folders:
-        copies = shutil.copytree(options.photos, f"{folders.scratch}/photos")
-        photos = images_in(copies)
-        photos = [photos[i % len(photos)] for i in range(options.count)]
-        inputs = {"photographs alone": Folder(f"{folders.scratch}/alone", photos)}
-        for size in options.sizes.split(","):
-            for kind in options.kinds.split(","):
-                made, order, mixed = f"{folders.scratch}/{kind}-{size}.png", random.Random(1), list(photos)
-                write_hostile(made, kind, *map(int, size.split("x")), options.bytes)
-                for _ in range(options.hostile):
-                    mixed.insert(order.randrange(len(mixed)), made)
-                inputs[f"+ {options.hostile} {kind} {size}"] = Folder(f"{folders.scratch}/{kind}-{size}", mixed)
-        ways = {name: conv_way(options.conv, options.conv_options, folder.path, f"{folders.scratch}/out", len(folder)) for name, folder in inputs.items()}
-        report = Report(options, f"{options.count} photographs, {' '.join(options.conv_options) or 'no options'}")
-        seconds_table(report, take_turns(ways, options.rounds))
-        report.finish()
-
-
-# --- a disk, and bytes alone ---------------------------------------------------------------------------
-
-CHUNK = 1 << 20
-
-
-def sync(folder):
-    descriptor = os.open(folder, os.O_RDONLY)
-    if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
-        sys.exit(f"syncfs {folder}: {os.strerror(ctypes.get_errno())}")
-    os.close(descriptor)
-
-
-def move_bytes(job):
-    """Reads a file, and writes one of `size` bytes."""
-    source, target, size = job
-    buffer = bytearray(CHUNK)
-    with open(source, "rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass
-    with open(target, "wb", buffering=0) as file:
-        while size > 0:
-            size -= file.write(memoryview(buffer)[:min(size, CHUNK)])
-
-
-def disk(parser):
-    """Times conv from and to a real disk, beside one process per core that reads the same files and writes as many bytes.
-
-    Outputs go to FOLDER/../bench-disk-out. Both end with syncfs(), so that all bytes are on the disk. Cold: the pages of the
-    inputs are dropped before (posix_fadvise, after syncfs); warm: they are in the cache."""
-    parser.add_argument("folder", help="PNG files on the disk that is measured")
-    parser.option("filter", "emboss")
-    options = parser.read()
-    files, out = images_in(options.folder), os.path.join(os.path.dirname(os.path.abspath(options.folder)), "bench-disk-out")
-    command = [options.conv, options.filter, "-q", "--device", "cpu", options.folder, out]
-    remove(out)
-    run(command, out, len(files), keep=True)
-    sizes = [entry.stat().st_size for entry in sorted(os.scandir(out), key=lambda entry: entry.name)]
-    jobs = [(path, f"{out}/{i}", size) for i, (path, size) in enumerate(zip(files, sizes))]
-    moved = sum(os.path.getsize(path) for path in files) + sum(sizes)
-
-    def way(work, cold):
-        empty(out)
-        sync(out)
-        for path in files:
-            with open(path, "rb") as file:
-                if cold:
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                else:
-                    while file.read(CHUNK):
-                        pass
-        start = time.perf_counter()
-        work()
-        before = time.perf_counter() - start
-        sync(out)
-        return Clock(before, time.perf_counter() - start)
-
-    def move():
-        with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-            list(pool.map(move_bytes, jobs))
-    ways = {(state, name): functools.partial(way, work, state == "cold") for state in ("cold", "warm")
-            for name, work in (("reading and writing", move), ("conv", functools.partial(run, command, out, keep=True)))}
-    times = take_turns({" ".join(key): each for key, each in ways.items()}, options.rounds, 0)
-    report = Report(options, f"{len(files)} images, {moved / 1e6:.0f} MB read and written, {options.filter}")
-    report.table("state ", "way ", "seconds", "before the sync", "GB/s", "of reading and writing")
-    for state, name in ways:
-        each = times[f"{state} {name}"]
-        report.row(state, name, each, f"{statistics.median(each.results):.3f}", f"{moved / each.median / 1e9:.2f}",
-                   f"{times[f'{state} reading and writing'].median / each.median:.2f}", state=state, name=name, times=each)
-    remove(out)
-    report.finish()

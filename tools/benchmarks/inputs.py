@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Inputs of the cases: folders of many names, crops, images of other kinds, archives, hostile files, filters."""
+"""Inputs of the cases: folders of many names, crops, images of other kinds, archives, filters."""
 import array
 import ast
 import collections
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zlib
 
 from measure import CORES, ROOT
 
@@ -215,60 +214,6 @@ def make_archives(folder):
     for shard in range(SHARDS):
         part = slice(len(folder) * shard // SHARDS, len(folder) * (shard + 1) // SHARDS)
         make_tar(f"{folder.path}-shards/{shard:02}.tar", names[part], folder.files[part])
-
-
-# --- hostile files ----------------------------------------------------------------------------------
-
-# Valid images that cost a decoder far more work than others of their size: blocks without output, or codes by which a
-# parallel decoder does not find its place. All decode to zeros or noise. Bits in DEFLATE's order (RFC 1951).
-EMPTY_FIXED = "0 10 0000000"
-ONE_ZERO = "0 10 00110000 0000000"
-# The shortest head: 256 literals of no bits in two repetitions, the end of the block, one distance.
-EMPTY_DYNAMIC = "0 01 00000 00000 0111" + 2 * " 000" + " 100" + 14 * " 000" + " 100" + " 1 1111111 1 1101011 0 0 0"
-ROW_START = 255  # the place of a filter byte, which noise must not replace
-
-
-def repeated(blocks, size):
-    """About `size` bytes of the bits, in whole repetitions that end on a byte."""
-    bits = 8 * blocks.replace(" ", "")
-    pattern = int(bits[::-1], 2).to_bytes(len(bits) // 8, "little")
-    return pattern * max(1, size // len(pattern))
-
-
-def after(blocks, rows, skipped=0):
-    """A stream of these blocks, and of all rows but the bytes that they stand for."""
-    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return b"\x78\x01" + blocks + squeeze.compress(rows[skipped:]) + squeeze.flush() + zlib.adler32(rows).to_bytes(4, "big")
-
-
-def one_zero(rows, size):
-    blocks = repeated(ONE_ZERO, min(size, len(rows) * 18 // 8))
-    return after(blocks, rows, len(blocks) * 8 // 18)
-
-
-def out_of_step(rows, _):
-    """Noise of which almost all codewords have seven bits: a decoder that starts at the wrong bit stays wrong."""
-    noise = random.Random(1)
-    squeeze = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_HUFFMAN_ONLY)
-    return squeeze.compress(bytes(noise.randrange(127) if byte != ROW_START else 0 for byte in rows)) + squeeze.flush()
-
-
-def in_and_out(rows, _):
-    """The longest matches and noise in turn: the output of one part does not predict that of the next."""
-    noise = random.Random(2)
-    return zlib.compress(bytes(0 if byte == ROW_START or at % 12000 >= 600 else noise.randrange(256) for at, byte in enumerate(rows)), 9)
-
-
-HOSTILE = {"empty-fixed": lambda rows, size: after(repeated(EMPTY_FIXED, size), rows),
-           "empty-dynamic": lambda rows, size: after(repeated(EMPTY_DYNAMIC, size), rows),
-           "one-literal": one_zero, "out-of-step": out_of_step, "in-and-out": in_and_out}
-
-
-def write_hostile(path, kind, width, height, size):
-    row = bytes((ROW_START if HOSTILE[kind] in (out_of_step, in_and_out) else 0,)) + bytes(3 * width)
-    head = png.chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, png.RGB, 0, 0, 0))
-    with open(path, "wb") as file:
-        file.write(png.SIGNATURE + head + png.chunk(b"IDAT", HOSTILE[kind](row * height, size)) + png.chunk(b"IEND"))
 
 
 # --- filters -----------------------------------------------------------------------------------------
