@@ -35,18 +35,6 @@ void check_draw_shape(struct conv_image *image, uint64_t *state);
 void check_draw_image(struct conv_image *image, enum check_kind kind, uint64_t *state);
 const char *check_kind_name(enum check_kind kind);
 
-// --- device memory -------------------------------------------------------------------------------
-
-#define CHECK_GUARD 256 // bytes around what the kernels write
-#define CHECK_PATTERN 0xa5
-
-// These print what failed and return false.
-bool check_upload(void **d_memory, const void *data, size_t size, const char *what);
-// Memory of `size` bytes with guards around them, all of it CHECK_PATTERN.
-bool check_take_guarded(uint8_t **d_memory, size_t size, const char *what);
-// Copies guarded memory to the host, to be freed, and checks its guards. NULL if that fails.
-uint8_t *check_fetch(const uint8_t *d_memory, size_t size, const char *what);
-
 // --- the parts -----------------------------------------------------------------------------------
 
 struct check_options {

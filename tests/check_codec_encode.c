@@ -27,11 +27,7 @@
 struct run {
     int count;
     struct conv_encode_image *images;
-    // Each plane is a separate allocation, so that compute-sanitizer and the emulation see accesses
-    // outside of it.
-    void *(*memory)[CONV_IMAGE_MAX_CHANNELS];
-    void *d_images, *d_scratch;
-    uint8_t *d_output, *d_results; // with guards around them
+    struct device_memory memory; // each plane is a piece
     struct conv_encode_batch batch;
 };
 
@@ -40,59 +36,15 @@ struct encoded {
     struct conv_encode_result *results;
 };
 
-// --- device memory -------------------------------------------------------------------------------
-
-bool check_upload(void **d_memory, const void *data, size_t size, const char *what)
-{
-    return !device_failed(cudaMalloc(d_memory, size), what) &&
-           !device_failed(cudaMemcpy(*d_memory, data, size, cudaMemcpyHostToDevice), what);
-}
-
-bool check_take_guarded(uint8_t **d_memory, size_t size, const char *what)
-{
-    if (device_failed(cudaMalloc((void **)d_memory, size + 2 * CHECK_GUARD), what))
-        return false;
-    return !device_failed(cudaMemsetAsync(*d_memory, CHECK_PATTERN, size + 2 * CHECK_GUARD, NULL),
-                          what);
-}
-
-uint8_t *check_fetch(const uint8_t *d_memory, size_t size, const char *what)
-{
-    size_t all = size + 2 * CHECK_GUARD;
-    uint8_t *data = malloc(all);
-    bool ok = data && !device_failed(cudaMemcpy(data, d_memory, all, cudaMemcpyDeviceToHost), what);
-    for (size_t i = 0; ok && i < CHECK_GUARD; i++)
-        if (data[i] != CHECK_PATTERN || data[all - 1 - i] != CHECK_PATTERN) {
-            printf("FAILED: writes outside of the %s\n", what);
-            ok = false;
-        }
-    if (ok)
-        memmove(data, data + CHECK_GUARD, size);
-    if (!ok) {
-        free(data);
-        data = NULL;
-    }
-    return data;
-}
-
 // --- a batch on the device -----------------------------------------------------------------------
 
 static void free_run(struct run *run)
 {
-    for (int i = 0; i < run->count; i++)
-        for (int c = 0; c < CONV_IMAGE_MAX_CHANNELS; c++)
-            if (run->memory[i][c])
-                (void)cudaFree(run->memory[i][c]);
-    void *all[] = {run->d_images, run->d_scratch, run->d_output, run->d_results};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i])
-            (void)cudaFree(all[i]);
+    device_free(&run->memory);
     free(run->images);
-    free(run->memory);
-    *run = (struct run){0};
 }
 
-static bool upload_planes(struct run *run, int i, const struct conv_image *image)
+static void upload_planes(struct run *run, int i, const struct conv_image *image)
 {
     struct conv_encode_image *entry = &run->images[i];
     *entry = (struct conv_encode_image){
@@ -104,11 +56,8 @@ static bool upload_planes(struct run *run, int i, const struct conv_image *image
     };
     for (int c = 0; c < image->channels; c++) {
         size_t size = (size_t)image->plane[c].stride * (size_t)image->height;
-        if (!check_upload(&run->memory[i][c], image->plane[c].data, size, "planes"))
-            return false;
-        entry->plane[c] = run->memory[i][c];
+        entry->plane[c] = device_put(&run->memory, image->plane[c].data, size, size, "planes");
     }
-    return true;
 }
 
 // Prints and returns false if CUDA fails; free_run in any case.
@@ -116,37 +65,36 @@ static bool open_run(struct run *run, const struct conv_image *images, int count
 {
     *run = (struct run){.count = count};
     run->images = calloc((size_t)count, sizeof *run->images);
-    run->memory = calloc((size_t)count, sizeof *run->memory);
-    if (!run->images || !run->memory)
+    if (!run->images)
         return false;
     for (int i = 0; i < count; i++)
-        if (!upload_planes(run, i, &images[i]))
-            return false;
+        upload_planes(run, i, &images[i]);
     struct conv_encode_plan *plan = &run->batch.plan;
     if (conv_cuda_encode_plan(plan, run->images, count)) {
         printf("FAILED: no plan for %d images\n", count);
         return false;
     }
+    struct device_memory *memory = &run->memory;
+    size_t table = (size_t)count * sizeof *run->images;
     size_t results = (size_t)count * sizeof(struct conv_encode_result);
-    if (device_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
-        !check_upload(&run->d_images, run->images, (size_t)count * sizeof *run->images, "table") ||
-        !check_take_guarded(&run->d_output, plan->output_bytes, "output") ||
-        !check_take_guarded(&run->d_results, results, "results"))
-        return false;
-    run->batch.d_images = run->d_images;
-    run->batch.d_scratch = run->d_scratch;
-    run->batch.output = run->d_output + CHECK_GUARD;
-    run->batch.results = (struct conv_encode_result *)(void *)(run->d_results + CHECK_GUARD);
-    return true;
+    run->batch.d_images = (void *)device_put(memory, run->images, table, table, "table");
+    run->batch.d_scratch = device_put(memory, NULL, 0, plan->scratch_bytes, "scratch memory");
+    run->batch.output = device_take(memory, plan->output_bytes, "output");
+    run->batch.results = (void *)device_take(memory, results, "results");
+    return !memory->failed;
 }
 
 // After the batch has run. False if anything beside output or results was written.
-static bool fetch_encoded(const struct run *run, struct encoded *encoded)
+static bool fetch_encoded(struct run *run, struct encoded *encoded)
 {
     size_t results = (size_t)run->count * sizeof(struct conv_encode_result);
-    encoded->output = check_fetch(run->d_output, run->batch.plan.output_bytes, "output");
-    encoded->results = (void *)check_fetch(run->d_results, results, "results");
-    return encoded->output && encoded->results;
+    size_t bytes = run->batch.plan.output_bytes;
+    encoded->output = malloc(bytes);
+    encoded->results = malloc(results);
+    return encoded->output && encoded->results &&
+           device_get(&run->memory, encoded->output, run->batch.output, bytes, "output") &&
+           device_get(&run->memory, encoded->results, run->batch.results, results, "results") &&
+           device_guards_hold(&run->memory);
 }
 
 static void free_encoded(struct encoded *encoded)
@@ -184,7 +132,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
         printf("FAILED: %d launches for %d images\n", launches, count);
         ok = false;
     }
-    ok = ok && !device_failed(cudaDeviceSynchronize(), "encode") && fetch_encoded(&run, encoded);
+    ok = ok && device_finish(&run.memory, "encode") && fetch_encoded(&run, encoded);
     free_run(&run);
     return ok;
 }
@@ -204,7 +152,7 @@ static const char *check_packing(const struct encoded *encoded, int count, size_
                 return "no zeros behind a chunk";
     }
     for (; at < room; at++)
-        if (encoded->output[at] != CHECK_PATTERN)
+        if (encoded->output[at] != DEVICE_FILL)
             return "bytes behind the last chunk are written";
     return NULL;
 }

@@ -13,8 +13,6 @@
 #include "support/device.h"
 #include "support/jpeg_make.h"
 
-#define GUARD CHECK_GUARD
-#define FILL CHECK_PATTERN
 #define UNTOUCHED 0xdeadbeefu
 #define MOST_FILES 64 // in a batch
 
@@ -95,9 +93,9 @@ struct device_batch {
     int count;
     const struct sample *samples[MOST_FILES];
     struct conv_jpeg_decode_image images[MOST_FILES];
+    struct device_memory memory;
     size_t plane_bytes[MOST_FILES];
-    uint8_t *d_stream[MOST_FILES], *d_planes[MOST_FILES], *d_scratch;
-    size_t scratch_bytes;
+    uint8_t *d_scratch;
     struct conv_jpeg_decode_image *d_images;
     uint32_t *d_status, *h_stop;
     uint32_t status[MOST_FILES];
@@ -120,17 +118,9 @@ static void set_image(struct conv_jpeg_decode_image *image, const struct sample 
     memcpy(image->v, sample->header.jpeg.v, sizeof image->v);
 }
 
-static bool make_memory(uint8_t **d_memory, size_t size)
-{
-    uint8_t *filled = memset(allocate(size), FILL, size);
-    bool ok = !device_failed(cudaMalloc((void **)d_memory, size), "cudaMalloc") &&
-              !device_failed(cudaMemcpy(*d_memory, filled, size, cudaMemcpyHostToDevice), "copy");
-    free(filled);
-    return ok;
-}
-
 static bool upload(struct device_batch *batch, enum batch_kind kind, uint64_t *state)
 {
+    struct device_memory *memory = &batch->memory;
     size_t scratch = 0, table = (size_t)batch->count * sizeof batch->images[0];
     for (int i = 0; i < batch->count; i++) {
         const struct sample *sample = batch->samples[i];
@@ -139,27 +129,19 @@ static bool upload(struct device_batch *batch, enum batch_kind kind, uint64_t *s
         image->stride += 16 * (int64_t)random_below(state, 3);
         image->height += kind == BATCH_OTHER ? 8 : 0;
         batch->plane_bytes[i] = (size_t)(image->stride * image->height);
-        if (!check_upload((void **)&batch->d_stream[i], sample->stream, sample->stream_bytes,
-                          "a stream") ||
-            !make_memory(&batch->d_planes[i],
-                         (batch->plane_bytes[i] + GUARD) * (size_t)image->components + GUARD))
-            return false;
-        image->d_stream = batch->d_stream[i];
+        image->d_stream = device_put(memory, sample->stream, sample->stream_bytes,
+                                     sample->stream_bytes, "a stream");
         for (int c = 0; c < image->components; c++)
-            image->d_plane[c] =
-                batch->d_planes[i] + GUARD + (size_t)c * (batch->plane_bytes[i] + GUARD);
+            image->d_plane[c] = device_take(memory, batch->plane_bytes[i], "plane");
         scratch += conv_cuda_jpeg_decode_scratch(image);
         batch->status[i] = UNTOUCHED;
     }
-    batch->scratch_bytes = scratch;
-    if (!check_take_guarded(&batch->d_scratch, scratch, "scratch"))
-        return false;
-    conv_cuda_jpeg_decode_plan(batch->images, batch->count, batch->d_scratch + CHECK_GUARD);
-    return check_upload((void **)&batch->d_images, batch->images, table, "the table") &&
-           make_memory((uint8_t **)&batch->d_status, sizeof batch->status) &&
-           !device_failed(
-               cudaHostAlloc((void **)&batch->h_stop, sizeof(uint32_t), cudaHostAllocMapped),
-               "cudaHostAlloc");
+    batch->d_scratch = device_take(memory, scratch, "scratch");
+    conv_cuda_jpeg_decode_plan(batch->images, batch->count, batch->d_scratch);
+    batch->d_images = (void *)device_put(memory, batch->images, table, table, "the table");
+    batch->d_status = (void *)device_put(memory, NULL, 0, sizeof batch->status, "results");
+    batch->h_stop = (void *)device_add(memory, sizeof *batch->h_stop, true, "a word");
+    return !memory->failed;
 }
 
 static bool run(struct device_batch *batch, enum batch_kind kind)
@@ -169,7 +151,7 @@ static bool run(struct device_batch *batch, enum batch_kind kind)
         .images = batch->images,
         .d_images = batch->d_images,
         .count = batch->count,
-        .d_scratch = batch->d_scratch + CHECK_GUARD,
+        .d_scratch = batch->d_scratch,
         .d_stop = batch->h_stop,
         .d_status = batch->d_status,
     };
@@ -177,37 +159,32 @@ static bool run(struct device_batch *batch, enum batch_kind kind)
         (void)device_failed(cudaGetLastError(), "conv_cuda_jpeg_decode");
         return false;
     }
-    return !device_failed(cudaDeviceSynchronize(), "decoding") &&
-           !device_failed(cudaMemcpy(batch->status, batch->d_status,
-                                     (size_t)batch->count * sizeof(uint32_t),
-                                     cudaMemcpyDeviceToHost),
-                          "copy back");
+    return device_finish(&batch->memory, "decoding") &&
+           device_get(&batch->memory, batch->status, batch->d_status,
+                      (size_t)batch->count * sizeof(uint32_t), "results") &&
+           device_guards_hold(&batch->memory);
 }
 
 static bool holds_fill(const uint8_t *p, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        if (p[i] != FILL)
+        if (p[i] != DEVICE_FILL)
             return false;
     return true;
 }
 
 // Rows may be written up to a multiple of 16 bytes.
-static const char *compare_planes(const struct device_batch *batch, int i, bool decoded)
+static const char *compare_planes(struct device_batch *batch, int i, bool decoded)
 {
     const struct conv_jpeg_decode_image *image = &batch->images[i];
     const struct sample *sample = batch->samples[i];
-    size_t each = batch->plane_bytes[i] + GUARD, stride = (size_t)image->stride;
-    size_t size = each * (size_t)image->components + GUARD, width = (size_t)image->width;
+    size_t stride = (size_t)image->stride, width = (size_t)image->width;
     size_t row = (width + 15) / 16 * 16;
-    uint8_t *memory = allocate(size);
+    uint8_t *plane = allocate(batch->plane_bytes[i]);
     const char *wrong = NULL;
-    if (device_failed(cudaMemcpy(memory, batch->d_planes[i], size, cudaMemcpyDeviceToHost), "copy"))
-        wrong = "no copy";
     for (int c = 0; c < image->components && !wrong; c++) {
-        const uint8_t *plane = memory + GUARD + (size_t)c * each;
-        if (!holds_fill(plane - GUARD, GUARD) || !holds_fill(plane + each - GUARD, GUARD))
-            wrong = "writes beside a plane";
+        if (!device_get(&batch->memory, plane, image->d_plane[c], batch->plane_bytes[i], "a plane"))
+            wrong = "no copy";
         for (int y = 0; y < image->height && !wrong; y++) {
             const uint8_t *got = plane + (size_t)y * stride;
             if (!holds_fill(got + row, stride - row))
@@ -216,11 +193,11 @@ static const char *compare_planes(const struct device_batch *batch, int i, bool 
                 wrong = "other pixels";
         }
     }
-    free(memory);
+    free(plane);
     return wrong;
 }
 
-static const char *compare(const struct device_batch *batch, int i, enum batch_kind kind)
+static const char *compare(struct device_batch *batch, int i, enum batch_kind kind)
 {
     const struct sample *sample = batch->samples[i];
     uint32_t status = batch->status[i];
@@ -237,18 +214,6 @@ static const char *compare(const struct device_batch *batch, int i, enum batch_k
     if (sample->whole && !decoded && !(sample->noise && status == CONV_JPEG_COSTLY))
         return "an undamaged file is refused";
     return compare_planes(batch, i, decoded);
-}
-
-static void free_batch(struct device_batch *batch)
-{
-    for (int i = 0; i < batch->count; i++) {
-        cudaFree(batch->d_stream[i]);
-        cudaFree(batch->d_planes[i]);
-    }
-    cudaFree(batch->d_scratch);
-    cudaFree(batch->d_images);
-    cudaFree(batch->d_status);
-    cudaFreeHost(batch->h_stop);
 }
 
 static bool check_batch(struct sample *samples, int count, enum batch_kind kind, uint64_t *state)
@@ -285,12 +250,7 @@ static bool check_batch(struct sample *samples, int count, enum batch_kind kind,
                sample->file.size);
         ok = false;
     }
-    if (ok && batch.count > 0) {
-        uint8_t *scratch = check_fetch(batch.d_scratch, batch.scratch_bytes, "scratch");
-        ok = scratch != NULL;
-        free(scratch);
-    }
-    free_batch(&batch);
+    device_free(&batch.memory);
     return ok;
 }
 

@@ -119,9 +119,6 @@ static void draw_item(struct jpeg_case *c, int i, int width, int height, uint64_
 static void free_case(struct jpeg_case *c)
 {
     for (int i = 0; i < c->count; i++) {
-        for (int p = 0; p < CONV_JPEG_COMPONENTS; p++)
-            if (c->images[i].plane[p])
-                (void)cudaFree((void *)(uintptr_t)c->images[i].plane[p]);
         image_free(&c->items[i].pixels);
         png_make_free(&c->items[i].file);
     }
@@ -133,8 +130,7 @@ static void free_case(struct jpeg_case *c)
 
 struct jpeg_run {
     struct conv_jpeg_encode_batch batch;
-    void *d_images, *d_scratch;
-    uint8_t *d_output, *d_results; // with guards around them
+    struct device_memory memory; // each plane is a piece
     int launches;
 };
 
@@ -145,44 +141,33 @@ static void count_launch(void *context, const char *kernel)
     run->launches++;
 }
 
-// Each plane is a separate allocation, so that accesses outside of it are found.
-static bool upload_planes(struct jpeg_case *c, int i)
-{
-    const struct conv_image *pixels = &c->items[i].pixels;
-    for (int p = 0; p < pixels->channels; p++) {
-        void *d_plane;
-        size_t size = (size_t)pixels->plane[p].stride * (size_t)pixels->height;
-        if (!check_upload(&d_plane, pixels->plane[p].data, size, "planes"))
-            return false;
-        c->images[i].plane[p] = d_plane;
-    }
-    return true;
-}
-
 static bool prepare_run(struct jpeg_run *run, struct jpeg_case *c)
 {
     struct conv_jpeg_encode_plan *plan = &run->batch.plan;
-    for (int i = 0; i < c->count; i++)
-        if (!read_file(c, i) || !upload_planes(c, i))
+    struct device_memory *memory = &run->memory;
+    size_t table = (size_t)c->count * sizeof c->images[0];
+    for (int i = 0; i < c->count; i++) {
+        const struct conv_image *pixels = &c->items[i].pixels;
+        if (!read_file(c, i))
             return false;
+        for (int p = 0; p < pixels->channels; p++) {
+            size_t size = (size_t)pixels->plane[p].stride * (size_t)pixels->height;
+            c->images[i].plane[p] = device_put(memory, pixels->plane[p].data, size, size, "planes");
+        }
+    }
     if (conv_cuda_jpeg_encode_plan(plan, c->images, c->count)) {
         printf("FAILED: no plan for %d images\n", c->count);
         return false;
     }
-    if (device_failed(cudaMalloc(&run->d_scratch, plan->scratch_bytes), "scratch memory") ||
-        !check_upload(&run->d_images, c->images, (size_t)c->count * sizeof c->images[0], "table") ||
-        !check_take_guarded(&run->d_output, plan->output_bytes, "output") ||
-        !check_take_guarded(&run->d_results,
-                            (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results"))
-        return false;
     run->batch.images = c->images;
-    run->batch.d_images = run->d_images;
-    run->batch.d_scratch = run->d_scratch;
-    run->batch.output = run->d_output + CHECK_GUARD;
-    run->batch.results = (void *)(run->d_results + CHECK_GUARD);
+    run->batch.d_images = (void *)device_put(memory, c->images, table, table, "table");
+    run->batch.d_scratch = device_put(memory, NULL, 0, plan->scratch_bytes, "scratch memory");
+    run->batch.output = device_take(memory, plan->output_bytes, "output");
+    run->batch.results = (void *)device_take(
+        memory, (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results");
     run->batch.mark = count_launch;
     run->batch.context = run;
-    return true;
+    return !memory->failed;
 }
 
 static bool run_batch(struct jpeg_run *run)
@@ -194,15 +179,7 @@ static bool run_batch(struct jpeg_run *run)
     }
     if (run->launches != LAUNCHES)
         printf("FAILED: %d launches for %d images\n", run->launches, run->batch.plan.count);
-    return run->launches == LAUNCHES && !device_failed(cudaDeviceSynchronize(), "encode");
-}
-
-static void free_run(struct jpeg_run *run)
-{
-    void *all[] = {run->d_images, run->d_scratch, run->d_output, run->d_results};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i])
-            (void)cudaFree(all[i]);
+    return run->launches == LAUNCHES && device_finish(&run->memory, "encode");
 }
 
 // --- results -------------------------------------------------------------------------------------
@@ -239,18 +216,21 @@ static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_
                 return report(c, i, "no zero after the data:", at);
     }
     for (; at < room; at++)
-        if (output[at] != CHECK_PATTERN)
+        if (output[at] != DEVICE_FILL)
             return report(c, c->count - 1, "a byte after the last data is written:", at);
     return true;
 }
 
-static bool check_run(const struct jpeg_run *run, const struct jpeg_case *c)
+static bool check_run(struct jpeg_run *run, const struct jpeg_case *c)
 {
     size_t room = run->batch.plan.output_bytes;
-    uint8_t *output = check_fetch(run->d_output, room, "output");
-    void *results = check_fetch(
-        run->d_results, (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results");
-    bool ok = output && results && check_output(c, output, room, results);
+    size_t size = (size_t)c->count * sizeof(struct conv_jpeg_encode_result);
+    uint8_t *output = malloc(room);
+    void *results = malloc(size);
+    bool ok = output && results &&
+              device_get(&run->memory, output, run->batch.output, room, "output") &&
+              device_get(&run->memory, results, run->batch.results, size, "results") &&
+              device_guards_hold(&run->memory) && check_output(c, output, room, results);
     free(output);
     free(results);
     return ok;
@@ -263,7 +243,7 @@ static bool check_case(struct jpeg_case *c, uint64_t seed)
     emulated_seed(seed); // so that the case's seed also determines the order of threads
 #endif
     bool ok = prepare_run(&run, c) && run_batch(&run) && check_run(&run, c);
-    free_run(&run);
+    device_free(&run.memory);
     free_case(c);
     if (!ok)
         printf("  again: --part jpeg_encode --seed %llu --rounds 1\n", (unsigned long long)seed);
