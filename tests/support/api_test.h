@@ -17,6 +17,17 @@ static inline conv_context *api_open(int threads)
     return context;
 }
 
+// A test with a context of the CPU.
+#define API_TEST(name, threads)                                                                    \
+    static void name##_with(conv_context *context);                                                \
+    UNIT_TEST(name)                                                                                \
+    {                                                                                              \
+        conv_context *context = api_open(threads);                                                 \
+        name##_with(context);                                                                      \
+        conv_context_destroy(context);                                                             \
+    }                                                                                              \
+    static void name##_with(conv_context *context)
+
 // Checks that the call fails with `code`, and that `context` has a message.
 #define REFUSE(code, call)                                                                         \
     do {                                                                                           \

@@ -56,9 +56,8 @@ static bool expect_clash(const uint8_t *buffer, const conv_image *results, int c
     return false;
 }
 
-UNIT_TEST(filters)
+API_TEST(filters, 2)
 {
-    conv_context *context = api_open(2);
     conv_filter *filter;
     assert_int_equal(conv_filter_create(&filter, context, "emboss", NULL), CONV_OK);
     int refused = 0, done = 0;
@@ -103,13 +102,11 @@ UNIT_TEST(filters)
     if (rounds(4000) >= 1000)
         assert_true(refused > 100 && done > 100);
     conv_filter_destroy(filter);
-    conv_context_destroy(context);
 }
 
 // Images that are decoded over each other, or over a file of the call.
-UNIT_TEST(decodings)
+API_TEST(decodings, 2)
 {
-    conv_context *context = api_open(2);
     uint8_t samples[2][6 * 9], *room = malloc(4096);
     for (int i = 0; i < 54; i++)
         samples[0][i] = (uint8_t)(5 * i);
@@ -137,12 +134,10 @@ UNIT_TEST(decodings)
     }
     conv_free(context, CONV_HOST, (void *)(uintptr_t)files[0].data);
     free(room);
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(layers)
+API_TEST(layers, 1)
 {
-    conv_context *context = api_open(1);
     _Alignas(16) float values[64] = {0}, weight = 1;
     conv_layer *layer;
     conv_layer_options options = CONV_LAYER_OPTIONS_INIT;
@@ -156,7 +151,6 @@ UNIT_TEST(layers)
                          apart ? CONV_OK : CONV_ERR_USAGE);
     }
     conv_layer_destroy(layer);
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -69,9 +69,8 @@ UNIT_TEST(contexts)
     assert_true(conv_version()[0] != 0);
 }
 
-UNIT_TEST(memory)
+API_TEST(memory, 2)
 {
-    conv_context *context = api_open(2);
     void *data = &data, *blocks[40];
     assert_int_equal(conv_allocate(NULL, CONV_HOST, 1, &data), CONV_ERR_USAGE);
     REFUSE(CONV_ERR_USAGE, conv_allocate(context, CONV_HOST, 1, NULL));
@@ -123,12 +122,10 @@ UNIT_TEST(memory)
     assert_int_equal(conv_stream_wait(context, NULL), CONV_OK);
     assert_int_equal(conv_context_wait(context), CONV_OK);
     assert_int_equal(conv_stream_order(context, NULL, context), CONV_OK);
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(filters)
+API_TEST(filters, 2)
 {
-    conv_context *context = api_open(2);
     conv_filter *filter = (conv_filter *)&context;
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     assert_int_equal(conv_filter_create(&filter, NULL, "blur", NULL), CONV_ERR_USAGE);
@@ -177,12 +174,10 @@ UNIT_TEST(filters)
     options.floats = 1;
     options.alpha = "premultiply";
     REFUSE(CONV_ERR_USAGE, conv_filter_create(&filter, context, "blur", &options));
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(matrices)
+API_TEST(matrices, 2)
 {
-    conv_context *context = api_open(2);
     conv_filter *filter;
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     const double one[] = {1, 2, 1}, bad[] = {1, (double)INFINITY, 0}, huge[] = {1, 1e300, 0};
@@ -202,12 +197,10 @@ UNIT_TEST(matrices)
     REFUSE(CONV_ERR_USAGE, conv_filter_create_matrix(&filter, context, huge, 3, 1, 4, 0, NULL));
     options.side = 3;
     REFUSE(CONV_ERR_USAGE, conv_filter_create_matrix(&filter, context, one, 3, 1, 4, 0, &options));
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(names_of_filters_and_kernels)
+API_TEST(names_of_filters_and_kernels, 2)
 {
-    conv_context *context = api_open(2);
     conv_filter *filter;
     conv_filter_destroy(NULL);
     assert_null(conv_filter_kernel(NULL, 0, CONV_SAMPLE_U8));
@@ -229,7 +222,6 @@ UNIT_TEST(names_of_filters_and_kernels)
         assert_null(conv_family_name(banks, -1, &example, &summary));
         assert_null(conv_family_name(banks, 100, &example, &summary));
     }
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)

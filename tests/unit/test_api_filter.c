@@ -159,9 +159,8 @@ UNIT_TEST(all_layouts_give_what_the_program_gives)
 
 // Heights of many bands, whose seams must not show. Under a sanitizer each filter takes one of the
 // four pairs of layouts.
-UNIT_TEST(bands_do_not_show)
+API_TEST(bands_do_not_show, 4)
 {
-    conv_context *context = api_open(4);
     for (int i = 0; i < CASES; i++)
         for (int layout = CONV_SANITIZED ? i % 4 : 0; layout < 4;
              layout += CONV_SANITIZED ? 4 : 1) {
@@ -170,11 +169,10 @@ UNIT_TEST(bands_do_not_show)
             check(context, &cases[i], 300, 700 + i, 3 + layout % 2, CONV_SAMPLE_U8, from, to);
             check(context, &cases[i], 61, 1500 - i, 1 + layout, CONV_SAMPLE_U16, from, to);
         }
-    conv_context_destroy(context);
 }
 
 // A matrix of 31 x 31 reaches 15 rows, of which an image may have fewer.
-UNIT_TEST(large_matrices_reach_across_bands)
+API_TEST(large_matrices_reach_across_bands, 3)
 {
     double coefficients[31 * 31];
     char spec[31 * 31 * 4 + 16] = "31x31:";
@@ -183,7 +181,6 @@ UNIT_TEST(large_matrices_reach_across_bands)
         size_t used = strlen(spec);
         snprintf(spec + used, sizeof spec - used, " %d", (int)coefficients[i]);
     }
-    conv_context *context = api_open(3);
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     for (int i = 0; i < 6; i++) {
         static const int heights[] = {1, 7, 241, 300, 481, 900}; // some end in bands of one row
@@ -215,13 +212,11 @@ UNIT_TEST(large_matrices_reach_across_bands)
             api_image_free(&results[k]);
         api_image_free(&source);
     }
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(batches_are_of_any_mix)
+API_TEST(batches_are_of_any_mix, 3)
 {
     enum { COUNT = 40 };
-    conv_context *context = api_open(3);
     struct api_image sources[COUNT], results[COUNT], expected;
     conv_image from[COUNT], to[COUNT];
     conv_filter *filter;
@@ -250,7 +245,6 @@ UNIT_TEST(batches_are_of_any_mix)
         api_image_free(&results[i]);
     }
     conv_filter_destroy(filter);
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -175,9 +175,8 @@ UNIT_TEST(sums_are_the_defined_ones)
     }
 }
 
-UNIT_TEST(what_cannot_be_is_refused)
+API_TEST(what_cannot_be_is_refused, 1)
 {
-    conv_context *context = api_open(1);
     conv_filter_options options = CONV_FILTER_OPTIONS_INIT;
     struct api_image source, bytes;
     conv_filter *filter;
@@ -195,7 +194,6 @@ UNIT_TEST(what_cannot_be_is_refused)
     conv_filter_destroy(filter);
     api_image_free(&source);
     api_image_free(&bytes);
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)

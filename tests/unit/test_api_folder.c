@@ -144,10 +144,9 @@ static int listen(void *user, const conv_folder_progress *progress)
     return heard->stop_at && heard->calls >= heard->stop_at;
 }
 
-UNIT_TEST(outputs_that_exist_are_replaced_or_kept)
+API_TEST(outputs_that_exist_are_replaced_or_kept, 3)
 {
     char path[256];
-    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     for (int i = 0; i < 2; i++) {
@@ -167,14 +166,12 @@ UNIT_TEST(outputs_that_exist_are_replaced_or_kept)
     assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
     assert_int_equal(result.skipped, IMAGES - 1);
     assert_int_equal(result.done, 1);
-    conv_context_destroy(context);
 }
 
 #if CONV_HAVE_JPEG
-UNIT_TEST(outputs_have_another_format_and_are_gray)
+API_TEST(outputs_have_another_format_and_are_gray, 3)
 {
     uint8_t head[3];
-    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.gray = 1;
@@ -193,14 +190,12 @@ UNIT_TEST(outputs_have_another_format_and_are_gray)
     assert_memory_equal(head, "\xff\xd8\xff", sizeof head);
     options.to = "gif";
     REFUSE(CONV_ERR_USAGE, run(context, "blur", "in", "jpegs", &options, &result));
-    conv_context_destroy(context);
 }
 #endif
 
-UNIT_TEST(a_bad_file_does_not_end_a_run)
+API_TEST(a_bad_file_does_not_end_a_run, 3)
 {
     char path[256];
-    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     struct heard heard = {0};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
@@ -215,13 +210,11 @@ UNIT_TEST(a_bad_file_does_not_end_a_run)
     assert_int_equal(result.failed, 1);
     assert_int_equal(result.done, IMAGES);
     assert_string_equal(heard.path, path);
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(the_callback_ends_a_run)
+API_TEST(the_callback_ends_a_run, 3)
 {
     char path[256];
-    conv_context *context = api_open(3);
     struct heard heard = {.stop_at = 1};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = listen;
@@ -234,7 +227,6 @@ UNIT_TEST(the_callback_ends_a_run)
     options.progress = NULL;
     assert_int_equal(run(context, "blur", "in", "again", &options, NULL), CONV_OK);
     assert_int_equal(unlink(path), 0);
-    conv_context_destroy(context);
 }
 
 static int stop_when_found(void *user, const conv_folder_progress *progress)
@@ -244,11 +236,10 @@ static int stop_when_found(void *user, const conv_folder_progress *progress)
 }
 
 // The callback was called only when an image was finished, so it could not end a wait.
-UNIT_TEST(the_callback_ends_a_wait)
+API_TEST(the_callback_ends_a_wait, 3)
 {
     char pipe_path[256];
     uint64_t found = 0;
-    conv_context *context = api_open(3);
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = stop_when_found;
     options.user = &found;
@@ -259,14 +250,12 @@ UNIT_TEST(the_callback_ends_a_wait)
     assert_int_equal(found, 1);
     close(end);
     assert_int_equal(unlink(pipe_path), 0);
-    conv_context_destroy(context);
 }
 
 // A folder becomes an archive, the archive a folder again, in one run and in three shards.
-UNIT_TEST(archives_and_shards)
+API_TEST(archives_and_shards, 3)
 {
     char path[256], again[256];
-    conv_context *context = api_open(3);
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.archives = 1;
@@ -301,13 +290,11 @@ UNIT_TEST(archives_and_shards)
         conv_free(context, CONV_HOST, source.data);
         conv_free(context, CONV_HOST, filtered.data);
     }
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(wrong_arguments_are_refused)
+API_TEST(wrong_arguments_are_refused, 3)
 {
     char in[256], out[256];
-    conv_context *context = api_open(3);
     const char *inputs[] = {folder_of(in, "in"), NULL}, *standard[] = {"-"}, *none[] = {"/no/such"};
     folder_of(out, "wrong");
     const struct {
@@ -338,7 +325,6 @@ UNIT_TEST(wrong_arguments_are_refused)
                      CONV_ERR_USAGE);
     assert_int_equal(conv_filter_folder(context, "blur", inputs, 1, out, NULL, &result),
                      CONV_ERR_USAGE); // without a size
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(make_inputs, folder_remove)

@@ -64,9 +64,8 @@ static void close_views(struct api_image images[2], conv_filter *filter)
         api_image_free(&images[i]);
 }
 
-UNIT_TEST(wrong_views_are_refused)
+API_TEST(wrong_views_are_refused, 2)
 {
-    conv_context *context = api_open(2);
     struct api_image images[2];
     conv_filter *filter = open_views(images, context);
     conv_image *source = &images[0].view, *result = &images[1].view;
@@ -97,12 +96,10 @@ UNIT_TEST(wrong_views_are_refused)
     assert_int_equal(conv_filter_run(filter, NULL, NULL, 0, NULL), CONV_OK);
     assert_int_equal(conv_filter_run(filter, source, result, 1, NULL), CONV_OK);
     close_views(images, filter);
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(results_of_another_shape_or_place_are_refused)
+API_TEST(results_of_another_shape_or_place_are_refused, 2)
 {
-    conv_context *context = api_open(2);
     struct api_image images[2];
     conv_filter *filter = open_views(images, context);
     conv_image *source = &images[0].view, *result = &images[1].view;
@@ -150,7 +147,6 @@ UNIT_TEST(results_of_another_shape_or_place_are_refused)
     REFUSE(CONV_ERR_USAGE, conv_filter_run(filter, narrow, results, 2, NULL));
 
     close_views(images, filter);
-    conv_context_destroy(context);
 }
 
 // Makes an image of 8 bits, and returns its PNG file.
@@ -166,12 +162,10 @@ static void close_file(struct api_image *image, const conv_bytes *file, conv_con
 {
     conv_free(context, CONV_HOST, (void *)(uintptr_t)file->data);
     api_image_free(image);
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(wrong_encodings_are_refused)
+API_TEST(wrong_encodings_are_refused, 2)
 {
-    conv_context *context = api_open(2);
     struct api_image image;
     conv_bytes file = open_file(&image, context);
     conv_bytes other;
@@ -194,9 +188,8 @@ UNIT_TEST(wrong_encodings_are_refused)
     close_file(&image, &file, context);
 }
 
-UNIT_TEST(wrong_decodings_are_refused)
+API_TEST(wrong_decodings_are_refused, 2)
 {
-    conv_context *context = api_open(2);
     struct api_image image;
     conv_bytes file = open_file(&image, context);
     conv_image spoiled[MOST_SPOILED];
@@ -269,9 +262,8 @@ UNIT_TEST(large_images_are_refused)
 }
 
 // A call that fails as a whole reports it for every item; members that must be unset are refused.
-UNIT_TEST(refused_calls_say_so_for_each_item)
+API_TEST(refused_calls_say_so_for_each_item, 2)
 {
-    conv_context *context = api_open(2);
     conv_bytes file = {"", 0}, files[2] = {{&file, 7}, {&file, 7}};
     uint8_t samples[4] = {0};
     conv_image images[2] = {conv_image_planar(samples, 2, 2, 1, CONV_SAMPLE_U8, CONV_HOST)};
@@ -310,7 +302,6 @@ UNIT_TEST(refused_calls_say_so_for_each_item)
     conv_filter *filter;
     assert_true(conv_filter_create(&filter, context, path, NULL) != CONV_OK);
     assert_true(strlen(conv_context_message(context)) < CONV_MESSAGE_SIZE);
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)

@@ -90,9 +90,8 @@ static void decode_one(conv_context *context, const struct png_file *file, int c
     free(plain);
 }
 
-UNIT_TEST(jpegs_are_decoded_into_every_layout)
+API_TEST(jpegs_are_decoded_into_every_layout, 1)
 {
-    conv_context *context = api_open(1);
     struct png_file file = {0};
     for (int k = 0; k < KINDS; k++) {
         jpeg_make(&file, &kinds[k], (uint64_t)k);
@@ -107,12 +106,10 @@ UNIT_TEST(jpegs_are_decoded_into_every_layout)
             }
     }
     png_make_free(&file);
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(images_are_turned_as_their_exif_says)
+API_TEST(images_are_turned_as_their_exif_says, 1)
 {
-    conv_context *context = api_open(1);
     struct png_file file = {0};
     conv_image_info info;
     for (int k = 0; k < KINDS; k++)
@@ -134,7 +131,6 @@ UNIT_TEST(images_are_turned_as_their_exif_says)
             assert_int_equal(info.interlaced, kinds[k].progressive);
         }
     png_make_free(&file);
-    conv_context_destroy(context);
 }
 
 // A PNG of 3 x 2 pixels with an eXIf chunk before its image data.
@@ -153,9 +149,8 @@ static void make_turned_png(struct png_file *file, int orientation)
     png_make_free(&chunk);
 }
 
-UNIT_TEST(a_png_is_turned_and_made_gray)
+API_TEST(a_png_is_turned_and_made_gray, 1)
 {
-    conv_context *context = api_open(1);
     struct png_file file = {0};
     make_turned_png(&file, 6);
     conv_bytes bytes = {file.data, file.size};
@@ -171,7 +166,6 @@ UNIT_TEST(a_png_is_turned_and_made_gray)
     assert_memory_equal(image.data, shown, sizeof shown);
     conv_free(context, CONV_HOST, image.data);
     png_make_free(&file);
-    conv_context_destroy(context);
 }
 
 static conv_bytes encode(conv_context *context, const conv_image *view,
@@ -209,10 +203,9 @@ static void check_file(conv_bytes bytes, const conv_image *view, int sampling, b
     assert_int_equal(frame[11], channels == 1 ? 0x11 : factors);
 }
 
-UNIT_TEST(every_layout_gives_the_same_file)
+API_TEST(every_layout_gives_the_same_file, 2)
 {
     static const int samplings[] = {0, 444, 422, 420};
-    conv_context *context = api_open(2);
     for (int i = 0; i < 48; i++) {
         int channels = 1 + i % 4, width = 1 + (int)random_below(&noise, 90), sampling = i / 4 % 4;
         conv_jpeg_encode_options options = CONV_JPEG_ENCODE_OPTIONS_INIT;
@@ -248,12 +241,10 @@ UNIT_TEST(every_layout_gives_the_same_file)
         }
         conv_free(context, CONV_HOST, (void *)(uintptr_t)first.data);
     }
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(what_jpeg_cannot_hold_is_refused)
+API_TEST(what_jpeg_cannot_hold_is_refused, 1)
 {
-    conv_context *context = api_open(1);
     uint8_t samples[64] = {0};
     conv_image image = conv_image_interleaved(samples, 4, 4, 4, CONV_SAMPLE_U8, CONV_HOST);
     conv_jpeg_encode_options options = CONV_JPEG_ENCODE_OPTIONS_INIT;
@@ -274,14 +265,12 @@ UNIT_TEST(what_jpeg_cannot_hold_is_refused)
     options.reserved[3] = 1;
     REFUSE(CONV_ERR_UNSUPPORTED,
            conv_encode_jpeg(context, &image, 1, &options, &file, &item, NULL));
-    conv_context_destroy(context);
 }
 
 // Files of both formats, and what is neither, in one list; each gets its own status.
-UNIT_TEST(lists_hold_files_of_several_formats)
+API_TEST(lists_hold_files_of_several_formats, 4)
 {
     enum { COUNT = 60 };
-    conv_context *context = api_open(4);
     struct png_file files[COUNT] = {{0}};
     conv_bytes bytes[COUNT];
     conv_image images[COUNT] = {0};
@@ -311,7 +300,6 @@ UNIT_TEST(lists_hold_files_of_several_formats)
     assert_string_equal(items[0].message, "a PNG, not a JPEG");
     for (int i = 0; i < COUNT; i++)
         png_make_free(&files[i]);
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)

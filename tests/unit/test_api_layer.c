@@ -185,16 +185,14 @@ UNIT_TEST(layers_give_what_the_reference_gives)
 }
 
 // More than passes through at a time; results of odd sizes do not stay aligned from part to part.
-UNIT_TEST(large_batches_pass_in_parts)
+API_TEST(large_batches_pass_in_parts, 3)
 {
-    conv_context *context = api_open(3);
     static const struct layer_case large[] = {
         {1, 1, 2, 2, 9, 1000, 1003, 21, .gap = 0},
         {1, 1, 2, 2, 9, 1000, 1003, 33, .bytes = true, .gap = 1},
     };
     for (int i = 0; i < 2; i++)
         check(context, &large[i]);
-    conv_context_destroy(context);
 }
 
 // The weights that `conv layer` uses, in one layer: of lm, whose filters have several sizes, too.

@@ -108,13 +108,12 @@ static void decode_one(conv_context *context, const struct png_file *file,
     free(reference.rows);
 }
 
-UNIT_TEST(every_kind_is_decoded_into_every_layout)
+API_TEST(every_kind_is_decoded_into_every_layout, 1)
 {
     static const struct {
         int color_type, depth;
     } kinds[] = {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}, {2, 8}, {2, 16}, {3, 1},
                  {3, 2}, {3, 4}, {3, 8}, {4, 8}, {4, 16}, {6, 8}, {6, 16}};
-    conv_context *context = api_open(1);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
         for (int form = 0; form < 4; form++) {
             struct png_file file;
@@ -132,12 +131,10 @@ UNIT_TEST(every_kind_is_decoded_into_every_layout)
                 }
             png_make_free(&file);
         }
-    conv_context_destroy(context);
 }
 
-UNIT_TEST(encoded_images_come_back)
+API_TEST(encoded_images_come_back, 2)
 {
-    conv_context *context = api_open(2);
     for (int i = 0; i < 300; i++) {
         struct api_image image, back;
         int channels = 1 + i % 4, width = 1 + (int)random_below(&noise, 150);
@@ -165,7 +162,6 @@ UNIT_TEST(encoded_images_come_back)
         api_image_free(&image);
         api_image_free(&back);
     }
-    conv_context_destroy(context);
 }
 
 // The same files in the caller's memory. There is none for one of them, and one image is not valid.
@@ -226,10 +222,9 @@ UNIT_TEST(files_are_made_in_the_callers_memory)
 }
 
 // Damaged files among good ones: each gets its own status.
-UNIT_TEST(batches_survive_damaged_files)
+API_TEST(batches_survive_damaged_files, 4)
 {
     enum { COUNT = 60 };
-    conv_context *context = api_open(4);
     struct png_file files[COUNT];
     conv_bytes bytes[COUNT];
     conv_image images[COUNT] = {0};
@@ -261,7 +256,6 @@ UNIT_TEST(batches_survive_damaged_files)
         }
         png_make_free(&files[i]);
     }
-    conv_context_destroy(context);
 }
 
 UNIT_TEST(probing_says_what_decoding_gives)

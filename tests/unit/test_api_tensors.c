@@ -55,9 +55,8 @@ static int spoil_tensor(conv_tensor spoiled[MOST_SPOILED], const conv_tensor *go
     return count;
 }
 
-UNIT_TEST(wrong_layers_are_refused)
+API_TEST(wrong_layers_are_refused, 2)
 {
-    conv_context *context = api_open(2);
     conv_layer *layer = (conv_layer *)&context;
     float weights[2 * 3 * 9] = {0}, x[4 * 3 * 64] = {0};
     _Alignas(16) float y[4 * 2 * 64 + 4];
@@ -109,7 +108,6 @@ UNIT_TEST(wrong_layers_are_refused)
     assert_int_equal(conv_layer_run(layer, &input, y, NULL), CONV_OK);
     conv_layer_destroy(layer);
     conv_layer_destroy(NULL);
-    conv_context_destroy(context);
 }
 
 UNIT_MAIN(NULL, NULL)
