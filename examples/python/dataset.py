@@ -16,7 +16,7 @@ import conv
 
 
 class PngFolder(Dataset):
-    """Images as uint8 tensors (3, size, size), cut out of the middle."""
+    """Images as uint8 tensors (3, size, size), cut out of the middle; around smaller ones is black."""
 
     def __init__(self, folder, size):
         self.paths = sorted(Path(folder).rglob("*.png"))
@@ -28,10 +28,9 @@ class PngFolder(Dataset):
     def __getitem__(self, index):
         file = self.paths[index].read_bytes()
         image = conv.decode_png(file, channels=3, dtype="uint8", layout="CHW", framework="torch")
-        top, left = ((length - self.size) // 2 for length in image.shape[1:])
-        if top < 0 or left < 0:
-            raise ValueError(f"{self.paths[index]} is smaller than {self.size}")
-        return image[:, top : top + self.size, left : left + self.size].contiguous()
+        top, left = ((self.size - length) // 2 for length in image.shape[1:])  # negative padding cuts
+        below, right = self.size - image.shape[1] - top, self.size - image.shape[2] - left
+        return torch.nn.functional.pad(image, (left, right, top, below)).contiguous()
 
 
 def one_thread(_):

@@ -98,7 +98,7 @@ static enum conv_status probe_file(struct conv_device_decode *file,
     if (header->shape.channels < 3 || shape->channels >= 3)
         return CONV_OK;
     if (!options->gray)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colour is not reduced to gray (`gray`)");
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colours become gray only with `gray`");
     if (floats)
         return conv_err_set(err, CONV_ERR_UNSUPPORTED, "float32 samples are not made gray");
     if (file->format->take_luma)
