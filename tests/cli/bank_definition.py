@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a filter bank computes, in float64: its coefficients as `conv show` prints them, applied by NumPy."""
+"""What a filter bank computes, in float64: its coefficients as `conv show` prints them, applied by NumPy; and what its
+authors define as its coefficients."""
 import numpy as np
 
 from program import run
@@ -38,3 +39,55 @@ def features(maps, grid=1):
             cell = maps[:, rows[i]:rows[i + 1], columns[j]:columns[j + 1]].reshape(len(maps), -1)
             result[:, :, i, j] = np.stack([cell.mean(1), cell.std(1), cell.max(1), (cell ** 2).mean(1)], axis=1)
     return result
+
+
+# --- published coefficients: makeLMfilters.m, makeRFSfilters.m and makeSfilters.m (Visual Geometry Group, Oxford), and Laws' lines
+
+ANGLES, ROOT = [30 * i for i in range(6)], 2 ** 0.5
+X, Y = np.meshgrid(np.arange(-24, 25.0), np.arange(24, -25.0, -1))
+LAWS = {"L3": (1, 2, 1), "E3": (-1, 0, 1), "S3": (-1, 2, -1), "L5": (1, 4, 6, 4, 1), "E5": (-1, -2, 0, 2, 1),
+        "S5": (-1, 0, 2, 0, -1), "W5": (-1, 2, 0, -2, 1), "R5": (1, -4, 6, -4, 1)}
+
+
+def normalise(kernel):
+    kernel = kernel - kernel.mean()
+    return kernel / np.abs(kernel).sum()
+
+
+def derivative(sigma, x, order):
+    g = np.exp(-x * x / (2 * sigma ** 2)) / np.sqrt(2 * np.pi * sigma ** 2)
+    return (g, -g * x / sigma ** 2, g * (x * x - sigma ** 2) / sigma ** 4)[order]
+
+
+def oriented(sigma, order, angle):
+    c, s = np.cos(np.pi * angle / 180), np.sin(np.pi * angle / 180)
+    return normalise(derivative(3 * sigma, c * X - s * Y, 0) * derivative(sigma, s * X + c * Y, order))
+
+
+def fspecial(kind, sigma):
+    """MATLAB's: coefficients below eps times the largest are 0."""
+    h = np.exp(-(X * X + Y * Y) / (2 * sigma ** 2))
+    h[h < np.finfo(float).eps * h.max()] = 0
+    h /= h.sum()
+    if kind == "log":
+        h = h * (X * X + Y * Y - 2 * sigma ** 2) / sigma ** 4
+        h -= h.mean()
+    return normalise(h)
+
+
+def ring(sigma, tau):
+    r = np.hypot(X, Y)
+    return normalise(np.cos(r * np.pi * tau / sigma) * np.exp(-r * r / (2 * sigma * sigma)))
+
+
+def published(name, labels):
+    """The kernels of a bank; those of laws by their labels, the column's line first."""
+    if name.startswith("laws"):
+        return [np.outer(LAWS[label[:2]], LAWS[label[2:]]) for label in labels]
+    if name == "schmid":
+        return [ring(*pair) for pair in ((2, 1), (4, 1), (4, 2), *((6, t) for t in (1, 2, 3)), *((8, t) for t in (1, 2, 3)),
+                                         *((10, t) for t in (1, 2, 3, 4)))]
+    scales = [ROOT ** i for i in (1, 2, 3)] if name == "lm" else (1, 2, 4)
+    round_ones = [("log", f * ROOT ** i) for f in (1, 3) for i in (1, 2, 3, 4)] + [("gaussian", ROOT ** i) for i in (1, 2, 3, 4)]
+    return [oriented(s, order, angle) for order in (1, 2) for s in scales for angle in ANGLES] + \
+        [fspecial(*each) for each in (round_ones if name == "lm" else (("gaussian", 10), ("log", 10)))]

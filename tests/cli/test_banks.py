@@ -11,7 +11,7 @@ import pytest
 
 import images
 import program
-from bank_definition import expected_maps, features, load_bank
+from bank_definition import expected_maps, features, load_bank, published
 from program import ROOT, run, start
 
 KINDS = "mean,std,max,energy"
@@ -39,6 +39,18 @@ def test_show_bank(name):
         if row["terms"]:
             total = sum(np.outer(term["column"], term["row"]) for term in row["terms"])
             assert np.allclose(total, kernel, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ("lm", "mr8", "schmid", "laws:9", "laws:25"))
+def test_banks_are_their_authors(name):
+    _, filters = load_bank(name)
+    labels = [row["label"] for row in filters]
+    expected = published(name, labels)
+    assert len(expected) == len(filters)
+    for row, kernel in zip(filters, expected):
+        assert np.abs(np.array(row["kernel"]) - kernel).max() <= 1e-9 * np.abs(kernel).max() * (not name.startswith("laws")), row["label"]
+    if name == "lm":
+        assert [labels[i] for i in (0, 3, 18, 36, 43, 44)] == ["edge 1 0", "edge 1 90", "bar 1 0", "log 1.414", "log 12", "gaussian 1.414"]
 
 
 def test_wrong_banks():

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Filter banks: names, sizes, and the coefficients against published definitions and values.
+// Filter banks: names, sizes, terms of separable filters, and coefficients of Gabor filters and of
+// differences of Gaussians; those of the other banks are in tests/cli/bank_definition.py.
 #include <math.h>
 
 #include "filter/bank.h"
@@ -94,61 +95,6 @@ UNIT_TEST(gabor_is_the_published_formula)
             }
         }
     }
-    conv_bank_free(&bank);
-}
-
-UNIT_TEST(texture_filters_are_normalised)
-{
-    static const char *const names[] = {"lm", "mr8", "schmid"};
-    for (size_t k = 0; k < 3; k++) {
-        struct conv_bank bank;
-        parse(&bank, names[k]);
-        for (int i = 0; i < bank.filter_count; i++) {
-            const struct conv_bank_filter *filter = &bank.filters[i];
-            double sum = 0, magnitude = 0;
-            assert_int_equal(filter->height, 49);
-            assert_int_equal(filter->width, 49);
-            for (int j = 0; j < 49 * 49; j++) {
-                sum += filter->coef[j];
-                magnitude += fabs(filter->coef[j]);
-            }
-            assert_true(fabs(sum) < 1e-12);
-            assert_true(fabs(magnitude - 1) < 1e-12);
-        }
-        conv_bank_free(&bank);
-    }
-}
-
-// An edge answers to the brightness across its long axis, which is horizontal at angle 0.
-UNIT_TEST(texture_filters_point_the_right_way)
-{
-    struct conv_bank bank;
-    parse(&bank, "lm");
-    const struct conv_bank_filter *edge = &bank.filters[0], *upright = &bank.filters[3];
-    assert_string_equal(edge->label, "edge 1 0");
-    assert_string_equal(upright->label, "edge 1 90");
-    assert_true(at(edge, 22, 24) < -0.01 && at(edge, 26, 24) > 0.01);
-    assert_true(fabs(at(edge, 24, 20)) < 1e-9);
-    assert_true(fabs(at(upright, 24, 22)) > 0.01 && fabs(at(upright, 22, 24)) < 1e-9);
-    const struct conv_bank_filter *bar = &bank.filters[18];
-    assert_string_equal(bar->label, "bar 1 0");
-    assert_true(at(bar, 24, 24) < 0 && at(bar, 27, 24) > 0); // dark centre line
-    assert_string_equal(bank.filters[36].label, "log 1.414");
-    assert_string_equal(bank.filters[43].label, "log 12");
-    assert_string_equal(bank.filters[44].label, "gaussian 1.414");
-    conv_bank_free(&bank);
-}
-
-UNIT_TEST(laws_are_integers)
-{
-    struct conv_bank bank;
-    parse(&bank, "laws");
-    const struct conv_bank_filter *filter = &bank.filters[1]; // L5 down, E5 across
-    static const int row[] = {-1, -2, 0, 2, 1}, column[] = {1, 4, 6, 4, 1};
-    assert_string_equal(filter->label, "L5E5");
-    for (int u = 0; u < 5; u++)
-        for (int v = 0; v < 5; v++)
-            assert_true(at(filter, u, v) == column[u] * row[v]);
     conv_bank_free(&bank);
 }
 
