@@ -79,24 +79,17 @@ static void move_planes(struct conv_stencil_plane *planes, const struct alpha_ca
 static bool run_on_device(const struct alpha_case *c, uint8_t *result)
 {
     struct conv_stencil_plane planes[CHECK_MAX_PLANES];
-    uint8_t *d_memory = NULL;
-    void *d_planes = NULL;
-    bool ok = !device_failed(cudaMalloc((void **)&d_memory, c->size), "cudaMalloc") &&
-              !device_failed(cudaMalloc(&d_planes, sizeof planes), "cudaMalloc");
-    if (ok) {
-        size_t table = (size_t)c->count * sizeof *planes;
-        move_planes(planes, c, d_memory);
-        ok = !device_failed(cudaMemcpy(d_memory, c->memory, c->size, cudaMemcpyHostToDevice),
-                            "copy") &&
-             !device_failed(cudaMemcpy(d_planes, planes, table, cudaMemcpyHostToDevice), "copy") &&
-             conv_cuda_alpha_run(c->step, c->before, d_planes, c->count, c->depth, NULL) ==
-                 CONV_OK &&
-             !device_failed(cudaDeviceSynchronize(), "launch") &&
-             !device_failed(cudaMemcpy(result, d_memory, c->size, cudaMemcpyDeviceToHost),
-                            "copy back");
-    }
-    cudaFree(d_memory);
-    cudaFree(d_planes);
+    struct device_memory memory = {0};
+    uint8_t *d_memory = device_put(&memory, c->memory, c->size, c->size, "planes");
+    move_planes(planes, c, d_memory);
+    void *d_planes =
+        device_put(&memory, planes, (size_t)c->count * sizeof *planes, sizeof planes, "table");
+    bool ok =
+        !memory.failed &&
+        conv_cuda_alpha_run(c->step, c->before, d_planes, c->count, c->depth, NULL) == CONV_OK &&
+        device_finish(&memory, "launch") &&
+        device_get(&memory, result, d_memory, c->size, "planes");
+    device_free(&memory);
     return ok;
 }
 

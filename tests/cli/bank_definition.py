@@ -75,18 +75,13 @@ def fspecial(kind, sigma):
     return normalise(h)
 
 
-def ring(sigma, tau):
-    r = np.hypot(X, Y)
-    return normalise(np.cos(r * np.pi * tau / sigma) * np.exp(-r * r / (2 * sigma * sigma)))
-
-
 def published(name, labels):
     """The kernels of a bank; those of laws by their labels, the column's line first."""
     if name.startswith("laws"):
         return [np.outer(LAWS[label[:2]], LAWS[label[2:]]) for label in labels]
     if name == "schmid":
-        return [ring(*pair) for pair in ((2, 1), (4, 1), (4, 2), *((6, t) for t in (1, 2, 3)), *((8, t) for t in (1, 2, 3)),
-                                         *((10, t) for t in (1, 2, 3, 4)))]
+        r, pairs = np.hypot(X, Y), [(2, 1), (4, 1), (4, 2), *((6, t) for t in (1, 2, 3)), *((8, t) for t in (1, 2, 3)), *((10, t) for t in (1, 2, 3, 4))]
+        return [normalise(np.cos(r * np.pi * tau / sigma) * np.exp(-r * r / (2 * sigma * sigma))) for sigma, tau in pairs]
     scales = [ROOT ** i for i in (1, 2, 3)] if name == "lm" else (1, 2, 4)
     round_ones = [("log", f * ROOT ** i) for f in (1, 3) for i in (1, 2, 3, 4)] + [("gaussian", ROOT ** i) for i in (1, 2, 3, 4)]
     return [oriented(s, order, angle) for order in (1, 2) for s in scales for angle in ANGLES] + \
