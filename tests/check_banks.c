@@ -11,6 +11,7 @@
 #include "engine/operation.h"
 #include "kernels/common/border.h"
 #include "support/device.h"
+#include "support/options.h"
 #include "support/random.h"
 
 #ifndef CHECK_SHRINK
@@ -292,19 +293,14 @@ static bool run_case(const char *name, enum conv_place place, int most, uint64_t
 
 int main(int argc, char **argv)
 {
-    enum conv_place place = CONV_ON_CPU;
+    bool on_cpu = true;
     uint64_t seed = (uint64_t)time(NULL);
     int rounds = 20;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--cuda") == 0)
-            place = CONV_ON_CUDA;
-        else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            rounds = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
-            seed = strtoull(argv[++i], NULL, 10);
-        else
-            die("options are --cuda, --rounds N, --seed N");
-    }
+    const struct option_row rows[] = {
+        {"--cuda", .off = &on_cpu}, {"--rounds", .number = &rounds}, {"--seed", .seed = &seed}};
+    if (!options_parse(rows, sizeof rows / sizeof rows[0], argc, argv))
+        return 2;
+    enum conv_place place = on_cpu ? CONV_ON_CPU : CONV_ON_CUDA;
     const char *reason;
     if (place == CONV_ON_CUDA && device_capability(&reason) == 0)
         return device_missing("check_banks", reason);

@@ -5,11 +5,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "support/device.h"
+#include "support/options.h"
 
 struct part {
     const char *name;
@@ -29,35 +29,6 @@ static const struct part parts[] = {
 static const struct part parts[] = {{NULL, NULL}};
 #endif
 
-// *part is NULL for all.
-static bool parse_options(struct check_options *options, const char **part, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i += 2) {
-        const char *name = argv[i];
-        if (!strcmp(name, "--no-special")) {
-            options->special = false;
-            i--;
-            continue;
-        }
-        if (i + 1 == argc)
-            return false;
-        const char *value = argv[i + 1];
-        if (!strcmp(name, "--seed"))
-            options->seed = strtoull(value, NULL, 10);
-        else if (!strcmp(name, "--rounds"))
-            options->rounds = atoi(value);
-        else if (!strcmp(name, "--mutate"))
-            options->mutations = atoi(value);
-        else if (!strcmp(name, "--part"))
-            *part = value;
-        else if (!strcmp(name, "--corpus"))
-            options->corpus = value;
-        else
-            return false;
-    }
-    return options->rounds >= 0;
-}
-
 static bool run_part(const struct part *part, const struct check_options *options)
 {
     printf("%s: seed %" PRIu64 ", %d rounds\n", part->name, options->seed, options->rounds);
@@ -70,12 +41,14 @@ int main(int argc, char **argv)
     struct check_options options = {
         .seed = (uint64_t)time(NULL), .rounds = 200, .special = true, .mutations = 4};
     const char *part = NULL;
-    if (!parse_options(&options, &part, argc, argv)) {
-        fprintf(stderr,
-                "usage: check_codec [--part encode|decode|jpeg_encode|jpeg_decode] [--seed N] "
-                "[--rounds N] [--mutate N] [--corpus FOLDER] [--no-special]\n");
+    const struct option_row rows[] = {{"--seed", .seed = &options.seed},
+                                      {"--rounds", .number = &options.rounds},
+                                      {"--mutate", .number = &options.mutations},
+                                      {"--part", .text = &part}, // of the table; else all
+                                      {"--corpus", .text = &options.corpus},
+                                      {"--no-special", .off = &options.special}};
+    if (!options_parse(rows, sizeof rows / sizeof rows[0], argc, argv))
         return 2;
-    }
     const char *reason;
     if (!device_capability(&reason))
         return device_missing("coders", reason);

@@ -222,40 +222,20 @@ static bool check_all(const struct options *options, const struct variants_machi
 
 // --- main ----------------------------------------------------------------------------------------
 
-static bool parse_options(struct options *options, int argc, char **argv)
-{
-    struct variants_choice *choice = &options->choice;
-    for (int i = 1; i < argc; i++) {
-        if (variants_parse(choice, argc, argv, &i))
-            continue;
-        if (!strcmp(argv[i], "--no-special"))
-            options->special = false;
-        else
-            return false;
-    }
-    if (choice->rounds == 1) // repeats one random case
-        options->special = false;
-    return choice->rounds > 0 && (choice->cpu || choice->cuda);
-}
-
 int main(int argc, char **argv)
 {
     struct options options = {
         .choice = {.seed = (uint64_t)time(NULL), .rounds = 400, .cpu = true, .cuda = true},
         .special = true};
-    if (!parse_options(&options, argc, argv)) {
-        fprintf(stderr, "usage: check_kernels [--seed N] [--rounds N] [--variant NAME] "
-                        "[--cpu | --cuda] [--no-special]\n");
-        return 2;
-    }
+    const struct option_row rows[] = {VARIANTS_OPTIONS(&options.choice),
+                                      {"--no-special", .off = &options.special}};
     struct variants_machine machine;
-    int code = variants_open(&machine, &options.choice);
-    if (code)
+    int code = 2;
+    if (!options_parse(rows, sizeof rows / sizeof rows[0], argc, argv) ||
+        !variants_begin(&machine, &options.choice, check_selftest, &code))
         return code;
-    if (!check_selftest())
-        return 1;
-    printf("seed %" PRIu64 ", %d rounds\n", options.choice.seed, options.choice.rounds);
-    fflush(stdout);
+    if (options.choice.rounds == 1) // repeats one random case
+        options.special = false;
     if (!check_all(&options, &machine))
         return 1;
 #if CONV_HAVE_CUDA

@@ -21,7 +21,7 @@
 
 struct options {
     struct variants_choice choice;
-    int64_t taps;  // of a random case, at most
+    int taps;      // of a random case, at most
     int repeats;   // runs of a variant on a GPU per case: errors of timing do not show in each
     bool networks; // the layers of known networks, after the random cases
 };
@@ -335,27 +335,6 @@ static bool check_all(const struct options *options, const struct variants_machi
 
 // --- main ----------------------------------------------------------------------------------------
 
-static bool parse_options(struct options *options, int argc, char **argv)
-{
-    struct variants_choice *choice = &options->choice;
-    for (int i = 1; i < argc; i++) {
-        if (variants_parse(choice, argc, argv, &i))
-            continue;
-        if (!strcmp(argv[i], "--taps") && i + 1 < argc)
-            options->taps = atoll(argv[++i]);
-        else if (!strcmp(argv[i], "--repeat") && i + 1 < argc)
-            options->repeats = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--no-networks"))
-            options->networks = false;
-        else
-            return false;
-    }
-    if (choice->rounds == 1) // repeats one random case
-        options->networks = false;
-    return choice->rounds > 0 && options->taps > 0 && options->repeats > 0 &&
-           (choice->cpu || choice->cuda);
-}
-
 int main(int argc, char **argv)
 {
     struct options options = {
@@ -363,18 +342,16 @@ int main(int argc, char **argv)
         .taps = 200000,
         .repeats = 1,
         .networks = true};
-    if (!parse_options(&options, argc, argv)) {
-        fprintf(stderr, "usage: check_layers [--seed N] [--rounds N] [--taps N] [--variant NAME] "
-                        "[--repeat N] [--cpu | --cuda] [--no-networks]\n");
-        return 2;
-    }
+    const struct option_row rows[] = {VARIANTS_OPTIONS(&options.choice),
+                                      {"--taps", .number = &options.taps},
+                                      {"--repeat", .number = &options.repeats},
+                                      {"--no-networks", .off = &options.networks}};
     struct variants_machine machine;
-    int code = variants_open(&machine, &options.choice);
-    if (code)
+    int code = 2;
+    if (!options_parse(rows, sizeof rows / sizeof rows[0], argc, argv) ||
+        !variants_begin(&machine, &options.choice, check_selftest, &code))
         return code;
-    if (!check_selftest())
-        return 1;
-    printf("seed %" PRIu64 ", %d rounds\n", options.choice.seed, options.choice.rounds);
-    fflush(stdout);
+    if (options.choice.rounds == 1) // repeats one random case
+        options.networks = false;
     return check_all(&options, &machine) ? 0 : 1;
 }

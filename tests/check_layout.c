@@ -11,6 +11,7 @@
 
 #include "kernels/layout/layout.h"
 #include "support/device.h"
+#include "support/options.h"
 #include "support/random.h"
 
 #if CONV_HAVE_CUDA
@@ -230,14 +231,9 @@ int main(int argc, char **argv)
 {
     uint64_t seed = (uint64_t)time(NULL);
     int rounds = 200;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            rounds = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
-            seed = strtoull(argv[++i], NULL, 10);
-        else
-            die("options are --rounds N, --seed N");
-    }
+    const struct option_row rows[] = {{"--rounds", .number = &rounds}, {"--seed", .seed = &seed}};
+    if (!options_parse(rows, sizeof rows / sizeof rows[0], argc, argv))
+        return 2;
     const char *reason;
     if (device_capability(&reason) == 0)
         return device_missing("check_layout", reason);

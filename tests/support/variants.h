@@ -4,6 +4,7 @@
 #ifndef CONV_TESTS_VARIANTS_H
 #define CONV_TESTS_VARIANTS_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/features.h"
 #include "device.h"
 #include "kernels/common/place.h"
+#include "options.h"
 
 struct variants_choice {
     uint64_t seed;
@@ -26,39 +28,36 @@ struct variants_machine {
     const char *reason;
 };
 
-// Parses argument *i and its value if it is an option that all these checks have; else returns
-// false.
-static inline bool variants_parse(struct variants_choice *choice, int argc, char **argv, int *i)
-{
-    bool value = *i + 1 < argc;
-    if (!strcmp(argv[*i], "--seed") && value)
-        choice->seed = strtoull(argv[++*i], NULL, 10);
-    else if (!strcmp(argv[*i], "--rounds") && value)
-        choice->rounds = atoi(argv[++*i]);
-    else if (!strcmp(argv[*i], "--variant") && value)
-        choice->variant = argv[++*i];
-    else if (!strcmp(argv[*i], "--cpu"))
-        choice->cuda = false;
-    else if (!strcmp(argv[*i], "--cuda"))
-        choice->cpu = false;
-    else
-        return false;
-    return true;
-}
+#define VARIANTS_OPTIONS(choice)                                                                   \
+    {"--seed", .seed = &(choice)->seed}, {"--rounds", .number = &(choice)->rounds},                \
+        {"--variant", .text = &(choice)->variant}, {"--cpu", .off = &(choice)->cuda},              \
+    {                                                                                              \
+        "--cuda", .off = &(choice)->cpu                                                            \
+    }
 
-// Returns 0, or the exit code of the check if it has nothing to run, or a required device is
-// missing.
-static inline int variants_open(struct variants_machine *machine,
-                                const struct variants_choice *choice)
+// Whether to go on; else *code is the exit code of the check: it has nothing to run, a required
+// device is missing, or the check of the check has failed.
+static inline bool variants_begin(struct variants_machine *machine,
+                                  const struct variants_choice *choice, bool (*selftest)(void),
+                                  int *code)
 {
     *machine = (struct variants_machine){.features = conv_cpu_features(), .reason = ""};
-    if (!choice->cuda)
-        return 0;
-    machine->capability = device_capability(&machine->reason);
-    if (machine->capability)
-        return 0;
-    int code = device_missing("CUDA variants", machine->reason);
-    return code == 1 || !choice->cpu ? code : 0;
+    *code = 2;
+    if (choice->rounds <= 0 || (!choice->cpu && !choice->cuda))
+        return false;
+    if (choice->cuda)
+        machine->capability = device_capability(&machine->reason);
+    if (choice->cuda && !machine->capability) {
+        *code = device_missing("CUDA variants", machine->reason);
+        if (*code == 1 || !choice->cpu)
+            return false;
+    }
+    *code = 1;
+    if (!selftest())
+        return false;
+    printf("seed %" PRIu64 ", %d rounds\n", choice->seed, choice->rounds);
+    fflush(stdout);
+    return true;
 }
 
 static inline bool variants_want(const struct variants_choice *choice, enum conv_place place,
