@@ -150,13 +150,10 @@ static bool has_enough(const struct row *row, int round)
 
 static void show_progress(const struct bench *bench, int round, int image)
 {
-    if (!bench->options->show_progress)
-        return;
-    fputs("\r\033[K", stderr);
-    if (round < ROUNDS)
-        fprintf(stderr, "round %d of %d, image %d of %d", round + 1, ROUNDS, image + 1,
-                bench->all.count);
-    fflush(stderr);
+    char text[64];
+    snprintf(text, sizeof text, "round %d of %d, image %d of %d", round + 1, ROUNDS, image + 1,
+             bench->all.count);
+    conv_bench_progress(bench->options->show_progress, round < ROUNDS ? text : NULL);
 }
 
 static enum conv_status run_round(struct bench *bench, int round, struct conv_err *err)
