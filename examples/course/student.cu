@@ -39,7 +39,7 @@ static __global__ void student(const struct conv_stencil_plane *planes, int coun
 }
 
 // The launch. d_taps is the filter in device memory; constants->filter is the same on the host, to
-// be passed as a parameter of the kernel (constant.cu does that).
+// be passed as a parameter of the kernel (naive.cu has an example).
 static enum conv_status run_student(const struct conv_stencil_plan *plan,
                                     const struct conv_stencil_batch *batch)
 {

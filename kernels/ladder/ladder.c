@@ -10,7 +10,7 @@ static const struct conv_ladder_step steps[] = {
     {.variant = &conv_cuda_student},
 #endif
     {.variant = &conv_cuda_naive},
-    {.variant = &conv_cuda_constant, .product = true},
+    {.variant = &conv_cuda_constant},
     {.variant = &conv_cuda_shared},
     {.variant = &conv_cuda_shared_shapes[0], .shape = true},
     {.variant = &conv_cuda_shared_shapes[1], .shape = true},

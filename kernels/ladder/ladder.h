@@ -38,8 +38,8 @@ enum conv_status conv_cuda_ladder_fma(float *d_out, int blocks, int turns, void 
 double conv_cuda_ladder_fma_flops(int blocks, int turns);
 
 // The kernels.
-extern const struct conv_variant conv_cuda_interleaved, conv_cuda_naive, conv_cuda_shared,
-    conv_cuda_unrolled, conv_cuda_planes, conv_cuda_dp4a;
+extern const struct conv_variant conv_cuda_interleaved, conv_cuda_naive, conv_cuda_constant,
+    conv_cuda_shared, conv_cuda_unrolled, conv_cuda_planes, conv_cuda_dp4a;
 extern const struct conv_variant conv_cuda_shared_shapes[5], conv_cuda_unrolled_shapes[3];
 extern const struct conv_variant conv_cuda_student; // defined with -DCONV_STUDENT=FILE only
 

@@ -23,11 +23,9 @@ static const struct conv_variant *const variants[] = {
     &conv_cuda_tma,
     &conv_cuda_separable,
     &conv_cuda_tma_large,
-    &conv_cuda_blocked,
     &conv_cuda_gradient,
     &conv_cuda_blocked_floats,
-    &conv_cuda_threshold,
-    &conv_cuda_constant,
+    &conv_cuda_blocked,
     &conv_cuda_decimated,
 #endif
 #ifdef __x86_64__

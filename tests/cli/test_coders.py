@@ -204,7 +204,7 @@ def test_auto_wakes_a_gpu_where_the_cpu_does_not_do_as_well(binary, tmp_path):
     """The GPU also gets small jobs: with large filters, with one of its kernels or with its coder selected by name."""
     (tmp_path / "a.png").write_bytes(images.make("rgb8", np.random.default_rng(4), 31, 17).data)
     kernel = "31x31: " + " ".join(",".join(["1"] * 31) for _ in range(31))
-    for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_constant"),
+    for number, (chain, *options) in enumerate((("custom", "-k", kernel), ("emboss", "--variant=cuda_blocked"),
                                                 ("emboss", "--decode-on=gpu"), ("emboss", "--encode-on=gpu"))):
         err = run(binary, tmp_path, chain, "--device=auto", *options, "a.png", f"{number}.png")
         assert err.device == "cuda:0", err

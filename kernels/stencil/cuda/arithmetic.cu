@@ -108,7 +108,6 @@ enum sum_kind conv_cuda_taps(struct taps *taps, const struct conv_stencil *stenc
     taps->height = stencil->height;
     taps->border = stencil->border;
     taps->border_value = stencil->border_value;
-    taps->symmetric = stencil->symmetric;
     for (int j = 0; j < stencil->height; j++)
         for (int i = 0; i < stencil->width; i++)
             taps->coef[j * stencil->width + i] = conv_cuda_coef(stencil, kind, i, j);

@@ -57,23 +57,35 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
                                         (const Sample *)(from + row * plane.src_stride) + x,
                                         sizeof(packed4<Sample>));
     } else {
-        // Rows and columns that are needed only by samples beyond the image are not loaded.
+        // Rows and columns that are needed only by samples beyond the image are not loaded. Several
+        // rows are on the way together, as their latency counts in small images.
+        constexpr int TOGETHER = 4;
         int rows = min(TILE_HEIGHT, plane.height - tile.y) + 2 * radius;
         int columns = min(TILE_WIDTH, plane.width - tile.x) + 2 * halo;
-        for (int row = warp; row < rows; row += WARPS) {
-            int sy = conv_border_index(border, top + row, plane.height);
-            const Sample *from = (const Sample *)(plane.src + sy * plane.src_stride);
-            for (int x = lane * COLUMNS; x < columns; x += WARP * COLUMNS) {
-                int sx = left + x;
-                if (aligned && sy >= 0 && sx >= 0 && sx + COLUMNS <= plane.width) {
-                    __pipeline_memcpy_async(to + row * pitch + x, from + sx,
-                                            sizeof(packed4<Sample>));
-                    continue;
+        for (int x = lane * COLUMNS; x < columns; x += WARP * COLUMNS) {
+            int sx = left + x, at[COLUMNS];
+            bool inside = aligned && sx >= 0 && sx + COLUMNS <= plane.width;
+            for (int k = 0; k < COLUMNS; k++)
+                at[k] = conv_border_index(border, sx + k, plane.width);
+            for (int first = warp; first < rows; first += TOGETHER * WARPS) {
+                Sample samples[TOGETHER][COLUMNS];
+                bool single[TOGETHER];
+#pragma unroll
+                for (int r = 0; r < TOGETHER; r++) {
+                    int row = first + r * WARPS;
+                    int sy = conv_border_index(border, top + row, plane.height);
+                    const Sample *from = (const Sample *)(plane.src + sy * plane.src_stride);
+                    single[r] = row < rows && (!inside || sy < 0);
+                    if (row < rows && !single[r])
+                        __pipeline_memcpy_async(to + row * pitch + x, from + sx,
+                                                sizeof(packed4<Sample>));
+                    for (int k = 0; k < COLUMNS && single[r]; k++)
+                        samples[r][k] = at[k] < 0 || sy < 0 ? (Sample)border_value : from[at[k]];
                 }
-                for (int k = 0; k < COLUMNS; k++) {
-                    int at = conv_border_index(border, sx + k, plane.width);
-                    to[row * pitch + x + k] = at < 0 || sy < 0 ? (Sample)border_value : from[at];
-                }
+#pragma unroll
+                for (int r = 0; r < TOGETHER; r++)
+                    for (int k = 0; k < COLUMNS && single[r]; k++)
+                        to[(first + r * WARPS) * pitch + x + k] = samples[r][k];
             }
         }
     }
@@ -82,25 +94,29 @@ __device__ inline void load_tile(Sample *to, int pitch, const struct tile &tile,
     __syncthreads(); // a warp reads rows that others have loaded
 }
 
-// Rounds four sums and stores those of them that lie in the image.
-template <typename Sample, typename Sum>
+// Rounds or divides four sums and stores those of them that lie in the image.
+template <typename Result, typename Sum>
 __device__ inline void store_four(const struct conv_stencil_plane &plane, int x, int y,
                                   bool aligned, const Sum *sums, const struct rounding &rounding)
 {
+    constexpr int COLUMNS = 4;
+    constexpr bool FLOATS = sizeof(Result) == sizeof(float);
     if (y >= plane.height)
         return;
-    constexpr int COLUMNS = 4;
-    uint32_t samples[COLUMNS];
+    typename std::conditional<FLOATS, float, uint32_t>::type results[COLUMNS];
     for (int k = 0; k < COLUMNS; k++)
-        samples[k] = round_sum(sums[k], rounding);
-    Sample *row = (Sample *)(plane.dst + y * plane.dst_stride) + x;
+        if constexpr (FLOATS)
+            results[k] = divide_sum(sums[k], rounding);
+        else
+            results[k] = round_sum(sums[k], rounding);
+    Result *row = (Result *)(plane.dst + y * plane.dst_stride) + x;
     if (aligned && x + COLUMNS <= plane.width) {
-        pack(*(packed4<Sample> *)row, samples);
+        pack(*(packed4<Result> *)row, results);
         return;
     }
     for (int k = 0; k < COLUMNS; k++)
         if (x + k < plane.width)
-            row[k] = (Sample)samples[k];
+            row[k] = (Result)results[k];
 }
 
 // The body of a kernel: loads the block's tile and calls filter(from, plane, x, y) for each thread

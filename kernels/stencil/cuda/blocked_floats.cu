@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Float32 samples: filters up to 7 x 7 by register blocking as in blocked.cu, larger symmetric ones
-// down diagonals; sums in the defined order, stored unchanged; for magnitudes two sums, which are
-// combined. Taps that are 0 are skipped, since a product with an infinite sample would not be 0;
-// the condition is the same for all threads.
+// down diagonals, as those of other samples with float32 results; sums in the defined order, stored
+// unchanged; for magnitudes two sums, which are combined. Taps that are 0 are skipped, since a
+// product with an infinite sample would not be 0; the condition is the same for all threads.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
@@ -23,22 +23,6 @@ template <int SIDE> struct float_filter {
 static_assert(sizeof(struct float_filter<0>) <= 4096, "kernel parameters end at 4 KB");
 
 // --- the arithmetic ------------------------------------------------------------------------------
-
-// Stores four results of row y, or those of them that lie in the image.
-static __device__ inline void store_floats(const struct conv_stencil_plane &plane, int x, int y,
-                                           bool aligned, const float *sums)
-{
-    if (y >= plane.height)
-        return;
-    float *row = (float *)(plane.dst + y * plane.dst_stride) + x;
-    if (aligned && x + shape::COLUMNS <= plane.width) {
-        *(float4 *)row = make_float4(sums[0], sums[1], sums[2], sums[3]);
-        return;
-    }
-    for (int k = 0; k < shape::COLUMNS; k++)
-        if (x + k < plane.width)
-            row[k] = sums[k];
-}
 
 // sums[k] += coef * samples[k], unless coef is 0.
 static __device__ inline void add_four(float *sums, float coef, const float *samples)
@@ -96,7 +80,7 @@ static __device__ inline void filter_unrolled(const float *from,
             float squares = __fadd_rn(__fmul_rn(sums[k], sums[k]), __fmul_rn(down[k], down[k]));
             sums[k] = __fadd_rn(__fdiv_rn(__fsqrt_rn(squares), f.divisor), f.start);
         }
-        store_floats(plane, x, y + n - (SIDE - 1), aligned, sums);
+        store_four<float>(plane, x, y + n - (SIDE - 1), aligned, sums, rounding());
     }
 }
 
@@ -150,12 +134,13 @@ static __device__ inline void add_line(Sum (&sums)[RUN], const Sum *taps, int co
 // neighbouring lanes have neighbouring columns. Runs begin up to RUN - 1 columns before the tile,
 // results outside of it are not stored, and samples beside the loaded ones are only part of these.
 // Shared memory: RUN samples, the tile with its halo, and STEP + 1 rows (46 KB).
+template <typename Sample>
 static __global__ void __launch_bounds__(shape::THREADS, 4)
     diagonal_floats(const __grid_constant__ struct float_filter<0> f)
 {
     constexpr int WIDTH = shape::TILE_WIDTH, HEIGHT = shape::TILE_HEIGHT, RUNS = WIDTH + RUN - 1;
     extern __shared__ uint4 memory[];
-    float *samples = (float *)memory + RUN;
+    Sample *samples = (Sample *)memory + RUN;
     int side = 2 * f.block.radius + 1, pitch = f.block.pitch;
     struct tile tile = find_tile(f.block.planes, f.block.count, WIDTH, HEIGHT);
     load_tile<shape>(samples, pitch, tile, f.block.halo, f.block.radius,
@@ -164,14 +149,14 @@ static __global__ void __launch_bounds__(shape::THREADS, 4)
     int height = min(HEIGHT, tile.plane.height - tile.y);
     for (int n = (int)threadIdx.x; n < RUNS * (HEIGHT / RUN); n += shape::THREADS) {
         int x = n % RUNS - (RUN - 1), y = n / RUNS * RUN;
-        const float *corner = samples + y * pitch + f.block.halo - f.block.radius + x;
+        const Sample *corner = samples + y * pitch + f.block.halo - f.block.radius + x;
         float sums[RUN];
         for (int k = 0; k < RUN; k++)
             sums[k] = f.start;
         for (int d = 0; d < side && x < width && y < height; d++)
             add_line(sums, f.coef + d * f.row_coefs, side - d, [&](int i) {
-                const float *at = corner + i * (pitch + 1);
-                return __fadd_rn(at[d], d ? at[d * pitch] : -0.0f);
+                const Sample *at = corner + i * (pitch + 1);
+                return __fadd_rn((float)at[d], d ? (float)at[d * pitch] : -0.0f);
             });
 #pragma unroll
         for (int k = 0; k < RUN; k++)
@@ -305,10 +290,12 @@ static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_pl
             f.coef[SIDE ? (layout.top + j) * SIDE + layout.left + i : (i - j) * f.row_coefs + j] =
                 stencil->fcoef[j * stencil->width + i];
     size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f.block.radius + (SIDE ? 0 : STEP + 1));
-    constants->shared_bytes = ((size_t)f.block.pitch * rows + RUN) * sizeof(float);
+    constants->shared_bytes = ((size_t)f.block.pitch * rows + RUN) * (stencil->depth / 8);
     constants->launch = launch_blocks<shape, struct float_filter<SIDE>>;
     if constexpr (SIDE == 0)
-        constants->kernel = diagonal_floats;
+        constants->kernel = stencil->depth == 8    ? diagonal_floats<uint8_t>
+                            : stencil->depth == 16 ? diagonal_floats<uint16_t>
+                                                   : diagonal_floats<float>;
     else
         constants->kernel = blocked_floats<SIDE, false>;
     if constexpr (SIDE == 3)
@@ -320,7 +307,9 @@ static bool can_floats(const struct conv_stencil *stencil)
 {
     int side = max(stencil->width, stencil->height);
     bool fits = stencil->magnitude ? side <= 3 : stencil->symmetric || side <= 7;
-    return stencil->depth == 32 && (stencil->real.side || (fits && !stencil->keeps));
+    if (stencil->depth < 32)
+        return stencil->floats && stencil->symmetric;
+    return stencil->real.side || (fits && !stencil->keeps);
 }
 
 static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
@@ -328,14 +317,14 @@ static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_
     int side = max(stencil->width, stencil->height);
     if (stencil->real.side)
         plan_precise(stencil, plan);
-    else if (side <= 3)
-        plan_side<3>(stencil, plan);
-    else if (side <= 5)
-        plan_side<5>(stencil, plan);
-    else if (side <= 7)
-        plan_side<7>(stencil, plan);
-    else
+    else if (side > 7 || stencil->depth < 32)
         plan_side<0>(stencil, plan);
+    else if (side > 5)
+        plan_side<7>(stencil, plan);
+    else if (side > 3)
+        plan_side<5>(stencil, plan);
+    else
+        plan_side<3>(stencil, plan);
 }
 
 CONV_CUDA_VARIANT_OF(MAGNITUDES | FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS, blocked_floats, 75,

@@ -73,6 +73,11 @@ __device__ inline void pack(uint2 &to, const uint32_t *from)
     to.y = __byte_perm(from[2], from[3], 0x5410);
 }
 
+__device__ inline void pack(float4 &to, const float *from)
+{
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750
 
 // Four floats to four bytes, rounded half-even and clamped. ptxas compiles the six conversions to

@@ -98,14 +98,13 @@ struct rounding {
 // half to even, and leaves it in the low bits of the mantissa.
 #define INTEGER_FLOATS 12582912.0f
 
-// A filter: constant.cu reads it from its parameters, others from global memory.
+// A filter in global memory.
 struct taps {
     struct rounding rounding;
     int32_t width, height;
     int32_t border;
     float border_value;
     int32_t coef[CONV_FILTER_MAX_TAPS]; // row by row: integers, or the bits of floats for SUM_FLOAT
-    int32_t symmetric;                  // as in struct conv_stencil
 };
 
 extern "C" {
@@ -193,6 +192,10 @@ template <typename Sum> __device__ inline float divide_sum(Sum sum, const struct
 {
     if (r.divisor == 0)
         return (float)sum;
+    // Both are floats here, and 53 bits >= 2 * 24 + 2: rounding the quotient twice changes nothing
+    // (Figueroa, "When is double rounding innocuous?", 1995).
+    if (std::is_same<Sum, float>::value)
+        return __fdiv_rn((float)sum, (float)r.divisor);
     return __double2float_rn(__ddiv_rn((double)sum, (double)r.divisor));
 }
 
