@@ -136,14 +136,14 @@ static inline void find_sum_division(struct sum_division *by, int64_t divisor)
 
 // --- factors -------------------------------------------------------------------------------------
 
-// The filters of 8-bit images that kernels with wide sums (wide_sums.cuh) can do: a column times a
-// row, and a multiple of the sample minus such a blur. Taps of a row are unsigned bytes, those of a
-// column have one or two bytes.
+// A column times a row, and for 8-bit images a multiple of the sample minus such a blur. Taps of a
+// row are unsigned bytes, those of a column have one or two bytes, at 16 bits one.
 
-#define TOP_BIT 16 // quotients begin at this bit of a product or above
+#define TOP_BIT 16       // quotients of bytes begin at this bit of a product or above
+#define MOST_ROW_SUM 256 // of taps at 16 bits: 65535 times as much has 24 bits
 
-// SAMPLE: the sum is start + centre * sample - column * row, where start has half of the divisor;
-// see stencil.h for keep_below.
+// With `sample`: the sum is start + centre * sample - column * row, where start has half of the
+// divisor; see stencil.h for keep_below.
 struct wide_sample {
     int32_t start, centre, divisor;
     int32_t keep_below; // 0: no threshold
@@ -187,28 +187,28 @@ struct wide_kind {
 };
 
 // The factors of a stencil for a kernel of width x height taps; false if this arithmetic is not
-// sufficient. Without a multiple of the sample no quotient exceeds 255, because the coefficients'
-// sum is at most the divisor.
+// sufficient. Without a multiple of the sample no quotient exceeds the largest sample, because the
+// coefficients' sum is at most the divisor.
 static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *kind,
                                      const struct conv_stencil *stencil, int width, int height)
 {
     int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE], centre = 0;
     int64_t across_sum = 0, down_sum = 0;
-    if (!stencil->exact || stencil->depth != 8 || stencil->floats || !stencil->fits_int32 ||
-        stencil->divisor > 1 << 23)
+    bool bytes = stencil->depth == 8;
+    if (!stencil->exact || stencil->floats || !stencil->fits_int32 || stencil->divisor > 1 << 23)
         return false;
-    // A power of two times all numbers, so that quotients begin at TOP_BIT or above.
+    // A power of two times all numbers, so that quotients of bytes begin at TOP_BIT or above.
     int64_t unit = 1, bound = stencil->divisor + llabs(stencil->bias);
-    while (stencil->divisor * unit <= 1 << (TOP_BIT + 1))
+    while (stencil->divisor * unit <= (bytes ? 1 << (TOP_BIT + 1) : 1))
         unit *= 2;
     for (int i = 0; i < stencil->width * stencil->height; i++)
-        bound += 255 * (int64_t)abs(stencil->icoef[i]);
+        bound += stencil->max * (int64_t)abs(stencil->icoef[i]);
     if (stencil->keeps)
-        bound += 255 * stencil->divisor;
+        bound += stencil->max * stencil->divisor;
     if (bound * unit > INT32_MAX)
         return false;
     kind->sample = !conv_stencil_factors(stencil, column, row);
-    if (kind->sample ? !conv_stencil_sample_factors(stencil, &centre, column, row)
+    if (kind->sample ? !bytes || !conv_stencil_sample_factors(stencil, &centre, column, row)
                      : stencil->bias != 0 || stencil->keeps)
         return false;
     // If the factors differ in sign, either may be the negative one.
@@ -225,7 +225,7 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
     for (int j = 0; j < stencil->height; j++) {
         int at = FACTOR_LEAD + height / 2 - stencil->height / 2 + j;
         int64_t tap = down_sign * column[j] * unit;
-        if (tap < 0 || tap > 65535)
+        if (tap < 0 || tap > (bytes ? 65535 : 255))
             return false;
         f->column[0][at] = (uint8_t)(tap & 255);
         f->column[1][at] = (uint8_t)(tap >> 8);
@@ -234,13 +234,15 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
             kind->column_bytes = 2;
     }
     find_sum_division(&f->division, stencil->divisor * unit);
+    kind->ties = stencil->divisor * unit % 2 == 0;
+    if (!kind->sample)
+        return across_sum * down_sum <= stencil->divisor && (bytes || across_sum <= MOST_ROW_SUM);
     f->sample.start = (int32_t)(stencil->bias * unit) + f->division.start;
     f->sample.centre = (int32_t)(centre * unit);
     f->sample.divisor = (int32_t)(stencil->divisor * unit);
     f->sample.keep_below = (int32_t)min(stencil->keep_below, INT32_MAX / unit) * (int32_t)unit;
     f->sample.limit = 255 * (int32_t)(stencil->divisor * unit) + f->division.start;
-    kind->ties = stencil->divisor * unit % 2 == 0;
-    return kind->sample || across_sum * down_sum <= stencil->divisor;
+    return true;
 }
 
 #endif
