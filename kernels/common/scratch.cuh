@@ -3,7 +3,6 @@
 #ifndef CONV_KERNELS_COMMON_SCRATCH_CUH
 #define CONV_KERNELS_COMMON_SCRATCH_CUH
 
-#include <stddef.h>
 #include <stdint.h>
 
 static inline uint64_t round_up(uint64_t value, uint64_t to)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "files.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Batches of views to files: by the device where the images are in its memory, else by the
 // context's threads.
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"

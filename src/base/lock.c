@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #if !__GLIBC_PREREQ(2, 30) // which waits by the time of day: a change of that changes a wait
 #undef CLOCK_MONOTONIC

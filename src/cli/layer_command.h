@@ -11,7 +11,6 @@
 #include "cli/options.h"
 #include "engine/operation.h"
 #include "io/files/tensor_file.h"
-#include "report/report.h"
 #include "run/layer_stage.h"
 
 // --- the layer and the device: layer_setup.c -----------------------------------------------------

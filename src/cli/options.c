@@ -11,7 +11,6 @@
 
 #include "base/err.h"
 #include "cli/option_table.h"
-#include "png/png.h"
 
 // --- arguments -----------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@
 #include "cli/commands.h"
 #include "cli/run_inputs.h"
 #include "cli/signals.h"
-#include "engine/engine.h"
 #include "io/files/paths.h"
 #include "io/sink.h"
 #include "report/record.h"

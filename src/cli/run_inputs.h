@@ -11,7 +11,6 @@
 #include "io/files/paths.h"
 #include "io/sink.h"
 #include "io/walk/walk.h"
-#include "report/report.h"
 #include "run/workload.h"
 
 // --- operands: places.c --------------------------------------------------------------------------

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/image.h"
 #include "kernels/stencil/cuda/cuda_variants.h"
 
 // --- chains of filters ---------------------------------------------------------------------------

@@ -8,7 +8,6 @@
 
 #include "engine/cuda_internal.h"
 #include "kernels/stencil/alpha.h"
-#include "kernels/stencil/cuda/cuda_variants.h"
 #include "kernels/stencil/stencil.h"
 
 // Images are filtered in groups whose planes fit into this much scratch memory (a larger image is a

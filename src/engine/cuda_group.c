@@ -6,7 +6,6 @@
 #include "kernels/stencil/alpha.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 size_t conv_cuda_stream_table_bytes(int filter_count, bool codes)

@@ -5,7 +5,6 @@
 #define CONV_ENGINE_VIEW_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "conv.h"

@@ -6,7 +6,6 @@
 #define CONV_FILTER_BANK_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "filter/filter.h"
 

@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 #include "filter/filter.h"
-#include "filter/parametric.h"
 
 #define MAX_ELEMENT 4096 // a path, as long as Linux takes one
 #define MOST_OFFERED 3   // names in "did you mean"

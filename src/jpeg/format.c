@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // JPEG as a row of the table of formats, and the codec of a worker.
-#include <stdlib.h>
 #include <string.h>
 
 #include "image/format.h"

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <ctype.h>
 #include <libdeflate.h>
-#include <stdlib.h>
 
 #include "base/buffer.h"
 #include "base/features.h"

@@ -3,8 +3,6 @@
 // encoder in one small file, 8 bits per sample only. The only file that includes it; its functions
 // are static here.
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/buffer.h"
 #include "base/err.h"

@@ -9,7 +9,6 @@
 #ifndef CONV_PNG_PNG_H
 #define CONV_PNG_PNG_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
-#include "base/features.h"
 #include "base/standard.h"
 #include "report/json.h"
 #include "report/samples.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A backend that is not async: one worker decodes, filters, encodes and writes an image.
 #include <assert.h>
-#include <string.h>
 
 #include "base/parallel.h"
 #include "run/budget.h"

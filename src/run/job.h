@@ -20,7 +20,6 @@
 #include "engine/group.h"
 #include "io/files/file_read.h"
 #include "io/sink.h"
-#include "report/report.h"
 #include "report/trace.h"
 #include "run/budget.h"
 #include "run/pipeline.h"

@@ -5,7 +5,6 @@
 #define CONV_RUN_STAGES_H
 
 #include "engine/engine.h"
-#include "io/files/formats.h"
 #include "run/job.h"
 #include "run/pipeline.h"
 #include "tensor/tensor_formats.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_bulk: the choice of an instance of bulk_tiles.cuh and of a strip for a layer, and its
 // launch.
-#include <string.h>
 
 #include "kernels/layer/cuda/bulk_tiles.cuh"
 

@@ -5,9 +5,7 @@
 // pass before or after.
 #include "kernels/layer/cuda/cuda_cudnn.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cuda_runtime_api.h>
 

@@ -2,7 +2,6 @@
 // cuda_layer_direct: any layer in the exact order. A thread computes four outputs, each for eight
 // maps of one group; samples and weights come through the L1 cache, and the border is resolved at
 // each sample only where a window crosses the edge of the plane.
-#include <string.h>
 
 #include "kernels/layer/cuda/layer_device.cuh"
 

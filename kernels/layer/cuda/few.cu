@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_few: the choice of an instance of few.cuh for a layer, and its launch.
-#include <string.h>
 
 #include "kernels/layer/cuda/few.cuh"
 

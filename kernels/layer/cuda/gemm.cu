@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_gemm: the choice of a tile of gemm.cuh for a layer, and its launch.
 #include <stdio.h>
-#include <string.h>
 
 #include "kernels/layer/cuda/gemm.cuh"
 

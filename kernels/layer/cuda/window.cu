@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cuda_layer_window: the choice of an instance of layer_window.cuh for a layer, and its launch.
 #include <stdio.h>
-#include <string.h>
 
 #include "kernels/layer/cuda/depthwise.cuh"
 

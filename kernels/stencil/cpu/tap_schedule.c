@@ -2,7 +2,6 @@
 // Schedules the coefficients of a stencil: decides which loads of samples are multiplied by which
 // of them.
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 

@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/buffer.h"
 #include "base/err.h"
 #include "io/archive/archive.h"
 

@@ -10,7 +10,6 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "io/files/access.h"
 #include "io/files/output_names.h"

@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/lock.h"

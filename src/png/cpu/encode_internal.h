@@ -6,12 +6,10 @@
 #include <stdbool.h>
 
 #include "image/image.h"
-#include "png/chunk.h"
 #include "png/cpu/cpu_png.h"
 #include "png/cpu/deflate.h"
 #include "png/cpu/filter_rows.h"
 #include "png/cpu/inflate.h"
-#include "png/png.h"
 
 // --- encode_rows.c: filtered rows, made row by row from planes -----------------------------------
 

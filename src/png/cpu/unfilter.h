@@ -4,7 +4,6 @@
 #define CONV_PNG_CPU_UNFILTER_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
