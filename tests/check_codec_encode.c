@@ -123,7 +123,7 @@ static bool encode(const struct conv_image *images, int count, uint64_t seed,
     bool ok = open_run(&run, images, count);
     int launches = 0;
     run.batch.mark = count_launch;
-    run.batch.mark_context = &launches;
+    run.batch.context = &launches;
     if (ok && conv_cuda_encode(&run.batch)) {
         printf("FAILED: launch: %s\n", cudaGetErrorString(cudaGetLastError()));
         ok = false;

@@ -129,7 +129,7 @@ static void free_case(struct jpeg_case *c)
 // --- a batch on the device -----------------------------------------------------------------------
 
 struct jpeg_run {
-    struct conv_jpeg_encode_batch batch;
+    struct conv_encode_batch batch;
     struct device_memory memory; // each plane is a piece
     int launches;
 };
@@ -143,7 +143,7 @@ static void count_launch(void *context, const char *kernel)
 
 static bool prepare_run(struct jpeg_run *run, struct jpeg_case *c)
 {
-    struct conv_jpeg_encode_plan *plan = &run->batch.plan;
+    struct conv_encode_plan *plan = &run->batch.plan;
     struct device_memory *memory = &run->memory;
     size_t table = (size_t)c->count * sizeof c->images[0];
     for (int i = 0; i < c->count; i++) {
@@ -159,12 +159,11 @@ static bool prepare_run(struct jpeg_run *run, struct jpeg_case *c)
         printf("FAILED: no plan for %d images\n", c->count);
         return false;
     }
-    run->batch.images = c->images;
     run->batch.d_images = (void *)device_put(memory, c->images, table, table, "table");
     run->batch.d_scratch = device_put(memory, NULL, 0, plan->scratch_bytes, "scratch memory");
     run->batch.output = device_take(memory, plan->output_bytes, "output");
     run->batch.results = (void *)device_take(
-        memory, (size_t)c->count * sizeof(struct conv_jpeg_encode_result), "results");
+        memory, (size_t)c->count * sizeof(struct conv_encode_result), "results");
     run->batch.mark = count_launch;
     run->batch.context = run;
     return !memory->failed;
@@ -195,7 +194,7 @@ static bool report(const struct jpeg_case *c, int i, const char *message, size_t
 
 // Data follow each other with zeros between them, and nothing is written after the last.
 static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_t room,
-                         const struct conv_jpeg_encode_result *results)
+                         const struct conv_encode_result *results)
 {
     size_t at = 0;
     for (int i = 0; i < c->count; i++) {
@@ -211,7 +210,7 @@ static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_
             return report(c, i, "another size than", size);
         if (size > conv_cuda_jpeg_encode_bound(&c->images[i]))
             return report(c, i, "larger than its bound:", size);
-        for (at += size; at % CONV_JPEG_ENCODE_ALIGN; at++)
+        for (at += size; at % CONV_ENCODE_ALIGN; at++)
             if (output[at] != 0)
                 return report(c, i, "no zero after the data:", at);
     }
@@ -224,7 +223,7 @@ static bool check_output(const struct jpeg_case *c, const uint8_t *output, size_
 static bool check_run(struct jpeg_run *run, const struct jpeg_case *c)
 {
     size_t room = run->batch.plan.output_bytes;
-    size_t size = (size_t)c->count * sizeof(struct conv_jpeg_encode_result);
+    size_t size = (size_t)c->count * sizeof(struct conv_encode_result);
     uint8_t *output = malloc(room);
     void *results = malloc(size);
     bool ok = output && results &&
@@ -278,7 +277,7 @@ static bool check_large(uint64_t seed)
 
 static bool check_refusals(void)
 {
-    struct conv_jpeg_encode_plan plan;
+    struct conv_encode_plan plan;
     const struct conv_jpeg_encode_image fine = {
         .stride = 16, .width = 9, .height = 9, .components = 3, .h = 2, .v = 2};
     struct conv_jpeg_encode_image wrong[5] = {fine, fine, fine, fine, fine};

@@ -198,7 +198,7 @@ static bool run_once(struct coding *coding, const struct conv_encode_plan *plan,
         .results = coding->d_results,
         .stream = coding->stream,
         .mark = mark,
-        .mark_context = coding,
+        .context = coding,
     };
     coding->marked = 0;
     note(coding, cudaEventRecord(coding->events[0], coding->stream));

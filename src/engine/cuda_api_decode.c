@@ -288,9 +288,11 @@ static enum conv_status queue_part(struct decoding *decoding, int index, int fir
     close_gaps(decoding, first, end);
     decoding->part[index].first = first;
     decoding->part[index].end = end;
-    for (int f = 0; f < CONV_DEVICE_CODERS; f++)
-        if (decoding->batches[f].count > 0)
-            conv_cuda_coders[f].plan_decoding(&decoding->batches[f]);
+    for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
+        const struct conv_cuda_batch *batch = &decoding->batches[f];
+        if (batch->count > 0)
+            conv_cuda_coders[f].plan_decoding(batch->h_entries, batch->count, batch->d_scratch);
+    }
     cudaError_t code =
         cudaMemcpyAsync(part->d_memory + layout->table, decoding->batches[0].h_entries,
                         layout->tables, cudaMemcpyHostToDevice, part->cuda);

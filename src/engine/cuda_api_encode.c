@@ -21,7 +21,7 @@ struct entry {
     size_t samples;   // bytes
     size_t planes_at; // of its planes, if they are not the caller's
     struct conv_device_encoding encoding;
-    struct conv_cuda_place place; // of its data in the part's output
+    struct conv_encode_result place; // of its data in the part's output
 };
 
 // A piece that is downloaded.
@@ -170,7 +170,7 @@ static enum conv_status start_fetch(struct encoding *encoding, const struct queu
 {
     struct conv_cuda_part *part = &encoding->device->own->parts[queued->index];
     uint64_t from = encoding->entries[first].place.offset;
-    const struct conv_cuda_place *last = &encoding->entries[end - 1].place;
+    const struct conv_encode_result *last = &encoding->entries[end - 1].place;
     size_t bytes = (size_t)(last->offset + last->size - from);
     struct fetch *fetch =
         &encoding->fetches[(encoding->fetch_first + encoding->fetch_count) % AHEAD];
@@ -192,13 +192,13 @@ static enum conv_status fetch_part(struct encoding *encoding, const struct queue
     enum conv_status status = conv_cuda_part_wait(part, err);
     if (status)
         return status;
-    const struct conv_cuda_place *places = (const void *)part->answers.h_data;
+    const struct conv_encode_result *places = (const void *)part->answers.h_data;
     for (int i = queued->first; i < queued->end; i++)
         encoding->entries[i].place = places[i - queued->first];
     for (int first = queued->first, end; first < queued->end && !status; first = end) {
         uint64_t from = encoding->entries[first].place.offset;
         for (end = first + 1; end < queued->end; end++) {
-            const struct conv_cuda_place *next = &encoding->entries[end].place;
+            const struct conv_encode_result *next = &encoding->entries[end].place;
             if (next->offset + next->size - from > CONV_CUDA_PIECE_BYTES)
                 break;
         }
@@ -281,7 +281,7 @@ static enum conv_status queue_part(struct encoding *encoding, struct queued_part
     const struct conv_cuda_coder_ops *ops = ops_of(encoding);
     int first = queued->first, end = queued->end;
     size_t images = (size_t)(end - first);
-    size_t table_at = conv_cuda_part_align(images * sizeof(struct conv_cuda_place));
+    size_t table_at = conv_cuda_part_align(images * sizeof(struct conv_encode_result));
     size_t table_bytes = images * ops->encode_entry;
     // The sizes do not depend on where the planes are: plan first, with room in the answers.
     enum conv_status status =
@@ -295,17 +295,17 @@ static enum conv_status queue_part(struct encoding *encoding, struct queued_part
     };
     size_t planes = place_planes(encoding, first, end);
     fill_table(encoding, batch.h_entries, first, end, NULL);
-    if (ops->plan_encoding(&batch))
+    if (ops->plan_encoding(&batch.plan, batch.h_entries, batch.count))
         return conv_err_set(err, CONV_ERR_MEMORY, "the part is too large to be encoded on CUDA");
     size_t d_table = conv_cuda_part_align(planes),
            scratch = d_table + conv_cuda_part_align(table_bytes);
-    queued->output = scratch + conv_cuda_part_align(batch.scratch_bytes);
-    status =
-        conv_cuda_part_open(encoding->device, part, queued->output + batch.output_bytes, 0, err);
+    queued->output = scratch + conv_cuda_part_align(batch.plan.scratch_bytes);
+    status = conv_cuda_part_open(encoding->device, part, queued->output + batch.plan.output_bytes,
+                                 0, err);
     if (status)
         return status;
     fill_table(encoding, batch.h_entries, first, end, part->d_memory);
-    (void)ops->plan_encoding(&batch); // as above
+    (void)ops->plan_encoding(&batch.plan, batch.h_entries, batch.count); // as above
     batch.d_entries = part->d_memory + d_table;
     batch.d_scratch = part->d_memory + scratch;
     batch.d_output = part->d_memory + queued->output;
@@ -313,8 +313,8 @@ static enum conv_status queue_part(struct encoding *encoding, struct queued_part
     if (!status && cudaMemcpyAsync(part->d_memory + d_table, batch.h_entries, table_bytes,
                                    cudaMemcpyHostToDevice, part->cuda))
         status = conv_cuda_device_report(err, cudaGetLastError(), "copy a table to the device");
-    if (!status && ops->encode(&(struct conv_stream){.cuda = part->cuda}, &batch))
-        status = conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder");
+    if (!status)
+        status = conv_cuda_coder_run(encoding->format->device->coder, part->cuda, &batch, err);
     return status ? status : conv_cuda_part_queued(part, err);
 }
 

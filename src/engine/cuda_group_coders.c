@@ -113,7 +113,7 @@ static struct conv_cuda_batch take_table(struct conv_cuda_tables *tables, int co
 static void lay_out_batches(struct conv_cuda_coder *coder, const struct conv_cuda_extent *all,
                             struct conv_cuda_tables tables)
 {
-    struct conv_cuda_place *places = (void *)coder->answers.h_data;
+    struct conv_encode_result *places = (void *)coder->answers.h_data;
     uint32_t *status = (void *)(places + all->images);
     for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
         const struct conv_cuda_coder_ops *ops = &conv_cuda_coders[f];
@@ -181,12 +181,13 @@ static enum conv_status plan_batches(struct conv_stream *stream, const struct co
     size_t scratch = 0, output = 0;
     for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
         struct conv_cuda_batch *batch = &coder->encode[f];
-        if (batch->count && conv_cuda_coders[f].plan_encoding(batch))
+        if (batch->count &&
+            conv_cuda_coders[f].plan_encoding(&batch->plan, batch->h_entries, batch->count))
             return conv_err_set(err, all->groups > 1 ? CONV_ERR_MEMORY : CONV_ERR_DEVICE,
                                 "the group is too large to be encoded on CUDA");
-        scratch = scratch < batch->scratch_bytes ? batch->scratch_bytes : scratch;
+        scratch = scratch < batch->plan.scratch_bytes ? batch->plan.scratch_bytes : scratch;
         scratch = scratch < decode_scratch[f] ? decode_scratch[f] : scratch;
-        output += conv_image_align(batch->output_bytes, CONV_IMAGE_PLANE_ALIGN);
+        output += conv_image_align(batch->plan.output_bytes, CONV_IMAGE_PLANE_ALIGN);
     }
     enum conv_status status = reserve(stream, CONV_CUDA_CODER_SCRATCH, scratch, all, err);
     if (!status)
@@ -196,9 +197,9 @@ static enum conv_status plan_batches(struct conv_stream *stream, const struct co
         struct conv_cuda_batch *decode = &coder->decode[f], *encode = &coder->encode[f];
         decode->d_scratch = encode->d_scratch = coder->part[CONV_CUDA_CODER_SCRATCH].d_data;
         if (decode->count)
-            conv_cuda_coders[f].plan_decoding(decode);
+            conv_cuda_coders[f].plan_decoding(decode->h_entries, decode->count, decode->d_scratch);
         encode->d_output = d_output;
-        d_output += conv_image_align(encode->output_bytes, CONV_IMAGE_PLANE_ALIGN);
+        d_output += conv_image_align(encode->plan.output_bytes, CONV_IMAGE_PLANE_ALIGN);
     }
     return status;
 }
@@ -224,7 +225,7 @@ enum conv_status conv_cuda_coder_prepare(struct conv_stream *stream, const struc
                                          size_t table_bytes, struct conv_err *err)
 {
     struct conv_cuda_coder *coder = &stream->coder;
-    size_t answers = sizeof(struct conv_cuda_place) + sizeof(uint32_t);
+    size_t answers = sizeof(struct conv_encode_result) + sizeof(uint32_t);
     coder->is_device_coded = conv_group_is_device_coded(group);
     enum conv_status status = reserve(stream, CONV_CUDA_CODER_PASSTHROUGH, all->back, all, err);
     if (!status)
@@ -251,11 +252,11 @@ enum conv_status conv_cuda_coder_decode(struct conv_stream *stream, struct conv_
 
 enum conv_status conv_cuda_coder_encode(struct conv_stream *stream, struct conv_err *err)
 {
-    for (int f = 0; f < CONV_DEVICE_CODERS; f++)
-        if (stream->coder.encode[f].count &&
-            conv_cuda_coders[f].encode(stream, &stream->coder.encode[f]))
-            return conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder");
-    return CONV_OK;
+    enum conv_status status = CONV_OK;
+    for (int f = 0; f < CONV_DEVICE_CODERS && !status; f++)
+        if (stream->coder.encode[f].count)
+            status = conv_cuda_coder_run(f, stream->cuda, &stream->coder.encode[f], err);
+    return status;
 }
 
 void conv_cuda_coder_note_decoded(const struct conv_cuda_coder *coder, struct conv_group *group)
@@ -278,7 +279,7 @@ struct span {
 // Notes for the group's images that a coder has encoded where their data is in its output, by
 // *places, which moves to those of the next group.
 static struct span find_span(struct conv_group *group, enum conv_device_coder f,
-                             const struct conv_cuda_place **places)
+                             const struct conv_encode_result **places)
 {
     struct span span = {.from = SIZE_MAX};
     for (int i = 0; i < group->image_count; i++) {
@@ -297,7 +298,7 @@ static struct span find_span(struct conv_group *group, enum conv_device_coder f,
 }
 
 static enum conv_status copy_group(struct conv_stream *stream, struct conv_group *group,
-                                   const struct conv_cuda_place *places[CONV_DEVICE_CODERS],
+                                   const struct conv_encode_result *places[CONV_DEVICE_CODERS],
                                    struct conv_err *err)
 {
     const struct conv_cuda_coder *coder = &stream->coder;
@@ -305,7 +306,7 @@ static enum conv_status copy_group(struct conv_stream *stream, struct conv_group
     size_t bytes = 0;
     for (int f = 0; f < CONV_DEVICE_CODERS; f++) {
         span[f] = find_span(group, f, &places[f]);
-        if (span[f].end > coder->encode[f].output_bytes)
+        if (span[f].end > coder->encode[f].plan.output_bytes)
             return conv_err_set(err, CONV_ERR_DEVICE, "CUDA encoded more than it can");
         span[f].to = bytes;
         bytes += span[f].end - span[f].from;
@@ -334,7 +335,7 @@ static enum conv_status copy_group(struct conv_stream *stream, struct conv_group
 enum conv_status conv_cuda_coder_copy_encoded(struct conv_stream *stream, struct conv_group *group,
                                               struct conv_err *err)
 {
-    const struct conv_cuda_place *places[CONV_DEVICE_CODERS];
+    const struct conv_encode_result *places[CONV_DEVICE_CODERS];
     enum conv_status status = CONV_OK;
     for (int f = 0; f < CONV_DEVICE_CODERS; f++)
         places[f] = stream->coder.encode[f].places;

@@ -60,20 +60,6 @@ static void png_put_planes(void *entry, const struct conv_cuda_coded *coded)
         image->plane[c] = coded->d_plane[c];
 }
 
-static void png_plan_decoding(const struct conv_cuda_batch *batch)
-{
-    conv_cuda_decode_plan((void *)batch->h_entries, batch->count, batch->d_scratch);
-}
-
-static enum conv_status png_plan_encoding(struct conv_cuda_batch *batch)
-{
-    struct conv_encode_plan *plan = &batch->plan.png;
-    enum conv_status status = conv_cuda_encode_plan(plan, (void *)batch->h_entries, batch->count);
-    batch->scratch_bytes = plan->scratch_bytes;
-    batch->output_bytes = plan->output_bytes;
-    return status;
-}
-
 // Batches of at most this many images are decoded by many blocks of threads per image. With more
 // images one block each suffices to occupy all SMs, since other streams decode at the same time.
 #define MOST_SPLIT 4
@@ -110,19 +96,6 @@ static enum conv_status png_decode(struct conv_stream *stream, const struct conv
                      : CONV_DECODE_SPLIT_NEVER,
         .d_stop = stream->backend ? stream->backend->d_stop : NULL,
         .d_status = batch->status,
-        .stream = stream->cuda,
-    });
-}
-
-static enum conv_status png_encode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
-{
-    _Static_assert(sizeof(struct conv_encode_result) == sizeof(struct conv_cuda_place), "the same");
-    return conv_cuda_encode(&(struct conv_encode_batch){
-        .plan = batch->plan.png,
-        .d_images = (const void *)batch->d_entries,
-        .d_scratch = batch->d_scratch,
-        .output = batch->d_output,
-        .results = (void *)batch->places,
         .stream = stream->cuda,
     });
 }
@@ -213,21 +186,6 @@ static void jpeg_put_planes(void *entry, const struct conv_cuda_coded *coded)
         image->plane[c] = coded->d_plane[c];
 }
 
-static void jpeg_plan_decoding(const struct conv_cuda_batch *batch)
-{
-    conv_cuda_jpeg_decode_plan((void *)batch->h_entries, batch->count, batch->d_scratch);
-}
-
-static enum conv_status jpeg_plan_encoding(struct conv_cuda_batch *batch)
-{
-    struct conv_jpeg_encode_plan *plan = &batch->plan.jpeg;
-    enum conv_status status =
-        conv_cuda_jpeg_encode_plan(plan, (void *)batch->h_entries, batch->count);
-    batch->scratch_bytes = plan->scratch_bytes;
-    batch->output_bytes = plan->output_bytes;
-    return status;
-}
-
 static enum conv_status jpeg_decode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
 {
     return conv_cuda_jpeg_decode(&(struct conv_jpeg_decode_batch){
@@ -237,21 +195,6 @@ static enum conv_status jpeg_decode(struct conv_stream *stream, const struct con
         .d_scratch = batch->d_scratch,
         .d_stop = stream->backend ? stream->backend->d_stop : NULL,
         .d_status = batch->status,
-        .stream = stream->cuda,
-    });
-}
-
-static enum conv_status jpeg_encode(struct conv_stream *stream, const struct conv_cuda_batch *batch)
-{
-    _Static_assert(sizeof(struct conv_jpeg_encode_result) == sizeof(struct conv_cuda_place),
-                   "the same");
-    return conv_cuda_jpeg_encode(&(struct conv_jpeg_encode_batch){
-        .plan = batch->plan.jpeg,
-        .images = (const void *)batch->h_entries,
-        .d_images = (const void *)batch->d_entries,
-        .d_scratch = batch->d_scratch,
-        .output = batch->d_output,
-        .results = (void *)batch->places,
         .stream = stream->cuda,
     });
 }
@@ -268,10 +211,10 @@ const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
             .encoded_bytes = png_encoded_bytes,
             .put_stream = png_put_stream,
             .put_planes = png_put_planes,
-            .plan_decoding = png_plan_decoding,
-            .plan_encoding = png_plan_encoding,
+            .plan_decoding = conv_cuda_decode_plan,
+            .plan_encoding = conv_cuda_encode_plan,
             .decode = png_decode,
-            .encode = png_encode,
+            .encode = conv_cuda_encode,
         },
 #if CONV_HAVE_JPEG
     [CONV_DEVICE_JPEG] =
@@ -282,10 +225,10 @@ const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS] = {
             .encoded_bytes = jpeg_encoded_bytes,
             .put_stream = jpeg_put_stream,
             .put_planes = jpeg_put_planes,
-            .plan_decoding = jpeg_plan_decoding,
-            .plan_encoding = jpeg_plan_encoding,
+            .plan_decoding = conv_cuda_jpeg_decode_plan,
+            .plan_encoding = conv_cuda_jpeg_encode_plan,
             .decode = jpeg_decode,
-            .encode = jpeg_encode,
+            .encode = conv_cuda_jpeg_encode,
         },
 #endif
 };
@@ -300,4 +243,20 @@ size_t conv_cuda_coder_encoded_bytes(const struct conv_image *shape,
                                      const struct conv_device_encoding *encoding)
 {
     return conv_cuda_coders[encoding->coder].encoded_bytes(shape, encoding);
+}
+
+enum conv_status conv_cuda_coder_run(enum conv_device_coder coder, cudaStream_t stream,
+                                     const struct conv_cuda_batch *batch, struct conv_err *err)
+{
+    const struct conv_encode_batch work = {
+        .plan = batch->plan,
+        .d_images = batch->d_entries,
+        .d_scratch = batch->d_scratch,
+        .output = batch->d_output,
+        .results = batch->places,
+        .stream = stream,
+    };
+    return conv_cuda_coders[coder].encode(&work)
+               ? conv_cuda_device_report(err, cudaGetLastError(), "launch the encoder")
+               : CONV_OK;
 }

@@ -49,11 +49,6 @@ enum conv_cuda_coder_part {
     CONV_CUDA_CODER_PARTS
 };
 
-// Where an image's encoded data is in the output of its batch.
-struct conv_cuda_place {
-    uint64_t offset, size;
-};
-
 // The images that one coder decodes, or encodes, for a group and for those that run with it.
 struct conv_cuda_batch {
     int count;
@@ -63,13 +58,9 @@ struct conv_cuda_batch {
     uint32_t *status; // to decode: a word per image, 0 if it is decoded; written by kernels
     int at_once;      // images that the device decodes at the same time, of all streams; 0: unknown
     // To encode.
-    union {
-        struct conv_encode_plan png;
-        struct conv_jpeg_encode_plan jpeg;
-    } plan;
-    size_t scratch_bytes, output_bytes;
+    struct conv_encode_plan plan;
     uint8_t *d_output;
-    struct conv_cuda_place *places; // written by kernels
+    struct conv_encode_result *places; // written by kernels
 };
 
 struct conv_cuda_coder {
@@ -154,14 +145,14 @@ struct conv_cuda_coder_ops {
     size_t (*put_stream)(void *entry, const struct conv_cuda_coded *coded);
     void (*put_planes)(void *entry, const struct conv_cuda_coded *coded);
 
-    // With the scratch memory known, and before it is: sets batch->plan and the sizes after it.
-    void (*plan_decoding)(const struct conv_cuda_batch *batch);
-    enum conv_status (*plan_encoding)(struct conv_cuda_batch *batch);
+    // With the scratch memory known, and before it is.
+    void (*plan_decoding)(void *images, int count, uint8_t *d_scratch);
+    enum conv_status (*plan_encoding)(struct conv_encode_plan *plan, void *images, int count);
 
     // Enqueue the batch. stream->backend may be NULL. After a failure cudaGetLastError has the
     // cause.
     enum conv_status (*decode)(struct conv_stream *stream, const struct conv_cuda_batch *batch);
-    enum conv_status (*encode)(struct conv_stream *stream, const struct conv_cuda_batch *batch);
+    enum conv_status (*encode)(const struct conv_encode_batch *batch);
 };
 
 extern const struct conv_cuda_coder_ops conv_cuda_coders[CONV_DEVICE_CODERS];
@@ -171,6 +162,9 @@ bool conv_cuda_coder_takes_stream(enum conv_device_coder coder,
                                   const struct conv_image_header *header, size_t most_bytes);
 size_t conv_cuda_coder_encoded_bytes(const struct conv_image *shape,
                                      const struct conv_device_encoding *encoding);
+// Enqueues the encoding of a planned batch.
+enum conv_status conv_cuda_coder_run(enum conv_device_coder coder, cudaStream_t stream,
+                                     const struct conv_cuda_batch *batch, struct conv_err *err);
 
 // --- cuda_group_coders.c -------------------------------------------------------------------------
 

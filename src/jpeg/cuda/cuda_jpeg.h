@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "image/device_encode.h"
 #include "jpeg/decoding.h"
 
 #ifdef __cplusplus
@@ -109,9 +110,9 @@ bool conv_cuda_jpeg_decode_takes(const struct conv_jpeg_decode_image *image);
 size_t conv_cuda_jpeg_decode_scratch(const struct conv_jpeg_decode_image *image);
 
 // Sets the planner's part of all entries. d_scratch is 256-byte aligned, as large as the sum of
-// conv_cuda_jpeg_decode_scratch over the images, and reserved until the kernels have run.
-void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count,
-                                uint8_t *d_scratch);
+// conv_cuda_jpeg_decode_scratch over the images (struct conv_jpeg_decode_image), and reserved until
+// the kernels have run.
+void conv_cuda_jpeg_decode_plan(void *images, int count, uint8_t *d_scratch);
 
 // Enqueues the decoding of all images; does not wait and does not allocate. Every d_status word is
 // written, whatever the streams contain, and no image touches another's memory. On failure
@@ -119,8 +120,6 @@ void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count
 enum conv_status conv_cuda_jpeg_decode(const struct conv_jpeg_decode_batch *batch);
 
 // --- encoding ------------------------------------------------------------------------------------
-
-#define CONV_JPEG_ENCODE_ALIGN 16 // of each image's data in the output
 
 // An image in device memory. Kernels read this struct.
 struct conv_jpeg_encode_image {
@@ -139,50 +138,20 @@ struct conv_jpeg_encode_image {
     uint64_t bits_at;             // first 32-bit word of the chunks' bits
 };
 
-// The needs of a batch. The caller uses the two sizes only.
-struct conv_jpeg_encode_plan {
-    size_t scratch_bytes; // of device memory, 256-byte aligned
-    size_t output_bytes;  // upper bound for the data of all images
-    int32_t count;
-    uint32_t chunks;
-    uint64_t words; // of all chunks' bits
-};
-
-// The place of an image's entropy-coded data in the output, stuffed bytes and EOI included. Zeros
-// fill the space up to the next image's; nothing is written after those of the last.
-struct conv_jpeg_encode_result {
-    uint64_t offset; // a multiple of CONV_JPEG_ENCODE_ALIGN
-    uint64_t size;
-};
-
-struct conv_jpeg_encode_batch {
-    struct conv_jpeg_encode_plan plan;
-    const struct conv_jpeg_encode_image *images;   // the planned table, readable by the host
-    const struct conv_jpeg_encode_image *d_images; // the same, copied to the device
-    void *d_scratch;                               // plan.scratch_bytes; any content
-    // Device addresses of device memory or of mapped pinned host memory, only written.
-    uint8_t *output;                         // plan.output_bytes, 16-byte aligned
-    struct conv_jpeg_encode_result *results; // plan.count, 16-byte aligned
-    void *stream;                            // the cudaStream_t, of the calling thread's device
-    void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
-    void *context;
-};
-
-// Upper bound for the data of such an image, rounded up to CONV_JPEG_ENCODE_ALIGN; 0 if the device
+// Upper bound for the data of such an image, rounded up to CONV_ENCODE_ALIGN; 0 if the device
 // does not encode it: sampling factors of luma other than 1x1, 2x1 and 2x2, or more than 2^31
 // bytes. Reads the sizes, the number of components and the sampling factors.
 size_t conv_cuda_jpeg_encode_bound(const struct conv_jpeg_encode_image *image);
 
-// Plans a batch of any mix of images: sets the planner's part of each image and *plan.
-// CONV_ERR_UNSUPPORTED: an image has no bound, or the batch is too large.
-enum conv_status conv_cuda_jpeg_encode_plan(struct conv_jpeg_encode_plan *plan,
-                                            struct conv_jpeg_encode_image *images, int count);
+// Plans a batch of any mix of images (struct conv_jpeg_encode_image): sets the planner's part of
+// each image and *plan. CONV_ERR_UNSUPPORTED: an image has no bound, or the batch is too large.
+enum conv_status conv_cuda_jpeg_encode_plan(struct conv_encode_plan *plan, void *images, int count);
 
 // Enqueues the batch (of at least one image) with a constant number of launches; does not allocate
-// and does not wait. With the standard Huffman tables, the bytes are those of libjpeg-turbo, and
-// depend on the image only. CONV_ERR_DEVICE if a launch failed; the cause is
-// cudaGetLastError's.
-enum conv_status conv_cuda_jpeg_encode(const struct conv_jpeg_encode_batch *batch);
+// and does not wait. The data of an image is entropy-coded, stuffed bytes and EOI included; with
+// the standard Huffman tables it is libjpeg-turbo's. Nothing is written after the zeros of the last
+// image. CONV_ERR_DEVICE if a launch failed; the cause is cudaGetLastError's.
+enum conv_status conv_cuda_jpeg_encode(const struct conv_encode_batch *batch);
 
 #ifdef __cplusplus
 }

@@ -100,9 +100,9 @@ size_t conv_cuda_jpeg_decode_scratch(const struct conv_jpeg_decode_image *image)
     return result_bytes() + coefficient_bytes(&plan) + at;
 }
 
-void conv_cuda_jpeg_decode_plan(struct conv_jpeg_decode_image *images, int count,
-                                uint8_t *d_scratch)
+void conv_cuda_jpeg_decode_plan(void *table, int count, uint8_t *d_scratch)
 {
+    struct conv_jpeg_decode_image *images = (struct conv_jpeg_decode_image *)table;
     uint32_t first[WORKS] = {};
     uint8_t *results = d_scratch, *coefficients = results + (size_t)count * result_bytes();
     uintptr_t rest = (uintptr_t)coefficients;

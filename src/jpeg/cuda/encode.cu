@@ -30,44 +30,43 @@ size_t conv_cuda_jpeg_encode_bound(const struct conv_jpeg_encode_image *image)
         return 0;
     uint64_t mcus = (uint64_t)mcus_of(image->width, image->h) * mcus_of(image->height, image->v);
     uint64_t bytes = mcus * (uint64_t)mcu_blocks(*image) * BLOCK_BYTES_MOST + 2; // EOI
-    bytes = round_up(bytes, CONV_JPEG_ENCODE_ALIGN);
+    bytes = round_up(bytes, CONV_ENCODE_ALIGN);
     return bytes > (uint64_t)1 << 31 ? 0 : (size_t)bytes;
 }
 
-static bool plan_image(struct conv_jpeg_encode_plan *plan, struct conv_jpeg_encode_image *image)
+static bool plan_image(struct conv_encode_plan *plan, struct conv_jpeg_encode_image *image)
 {
     size_t bound = conv_cuda_jpeg_encode_bound(image);
     if (bound == 0)
         return false;
     image->mcus_across = mcus_of(image->width, image->h);
     image->mcus = image->mcus_across * mcus_of(image->height, image->v);
-    image->first_chunk = plan->chunks;
+    image->first_chunk = plan->blocks;
     image->chunks = (image->mcus + chunk_mcus(*image) - 1) / chunk_mcus(*image);
-    image->bits_at = plan->words;
-    plan->chunks += image->chunks; // each addend is below 2^24
-    plan->words += (uint64_t)image->chunks * chunk_room(*image);
+    image->bits_at = plan->bits_bytes / sizeof(uint32_t);
+    plan->blocks += image->chunks; // each addend is below 2^24
+    plan->bits_bytes += (uint64_t)image->chunks * chunk_room(*image) * sizeof(uint32_t);
     plan->output_bytes += bound;
-    return plan->chunks <= CHUNKS_MOST;
+    return plan->blocks <= CHUNKS_MOST;
 }
 
 // Places the arrays from the address `at` on; returns the address after them.
-static uintptr_t divide(struct jpeg_scratch *scratch, const struct conv_jpeg_encode_plan *plan,
+static uintptr_t divide(struct jpeg_scratch *scratch, const struct conv_encode_plan *plan,
                         uintptr_t at)
 {
-    take(&scratch->chunks, &at, plan->chunks);
+    take(&scratch->chunks, &at, plan->blocks);
     take(&scratch->data, &at, (uint64_t)plan->count);
-    take(&scratch->bits, &at, plan->words);
+    take(&scratch->bits, &at, plan->bits_bytes / sizeof(uint32_t));
     return at;
 }
 
-enum conv_status conv_cuda_jpeg_encode_plan(struct conv_jpeg_encode_plan *plan,
-                                            struct conv_jpeg_encode_image *images, int count)
+enum conv_status conv_cuda_jpeg_encode_plan(struct conv_encode_plan *plan, void *images, int count)
 {
     struct jpeg_scratch scratch;
     *plan = {};
     plan->count = count;
     for (int i = 0; i < count; i++)
-        if (!plan_image(plan, &images[i]))
+        if (!plan_image(plan, (struct conv_jpeg_encode_image *)images + i))
             return CONV_ERR_UNSUPPORTED;
     plan->scratch_bytes = divide(&scratch, plan, 0);
     return CONV_OK;
@@ -75,18 +74,18 @@ enum conv_status conv_cuda_jpeg_encode_plan(struct conv_jpeg_encode_plan *plan,
 
 // --- run -----------------------------------------------------------------------------------------
 
-static void note(const struct conv_jpeg_encode_batch *batch, const char *kernel)
+static void note(const struct conv_encode_batch *batch, const char *kernel)
 {
     if (batch->mark)
         batch->mark(batch->context, kernel);
 }
 
-enum conv_status conv_cuda_jpeg_encode(const struct conv_jpeg_encode_batch *batch)
+enum conv_status conv_cuda_jpeg_encode(const struct conv_encode_batch *batch)
 {
     struct jpeg_scratch scratch = {};
-    scratch.images = batch->d_images;
+    scratch.images = (const struct conv_jpeg_encode_image *)batch->d_images;
     scratch.count = batch->plan.count;
-    scratch.all_chunks = batch->plan.chunks;
+    scratch.all_chunks = batch->plan.blocks;
     (void)divide(&scratch, &batch->plan, (uintptr_t)batch->d_scratch);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     conv_jpeg_encode_blocks(scratch, stream);

@@ -62,7 +62,7 @@ __device__ inline uint64_t data_bytes(const struct jpeg_data &data)
 
 // One block, 1,024 images at a time.
 static __global__ void __launch_bounds__(PLACE_IMAGES_THREADS)
-    place_images(const struct jpeg_scratch scratch, struct conv_jpeg_encode_result *results)
+    place_images(const struct jpeg_scratch scratch, struct conv_encode_result *results)
 {
     __shared__ uint64_t sums[WARP];
     uint64_t before = 0;
@@ -71,8 +71,7 @@ static __global__ void __launch_bounds__(PLACE_IMAGES_THREADS)
         uint64_t all, size = 0;
         if (i < scratch.count)
             size = data_bytes(scratch.data[i]) + scratch.data[i].stuffed + 2; // EOI
-        uint64_t room =
-            (size + CONV_JPEG_ENCODE_ALIGN - 1) / CONV_JPEG_ENCODE_ALIGN * CONV_JPEG_ENCODE_ALIGN;
+        uint64_t room = (size + CONV_ENCODE_ALIGN - 1) / CONV_ENCODE_ALIGN * CONV_ENCODE_ALIGN;
         uint64_t offset = before + sum_threads(sums, PLACE_IMAGES_THREADS, room, &all) - room;
         if (i < scratch.count) {
             scratch.data[i].offset = offset;
@@ -159,7 +158,7 @@ static __global__ void __launch_bounds__(THREADS) count_ones(const struct jpeg_s
 // Bytes that wait until each lane has a part to store, in a ring: less than 512, and the at most
 // 256 that a step adds.
 #define RING 1024
-#define PART CONV_JPEG_ENCODE_ALIGN
+#define PART CONV_ENCODE_ALIGN
 #define STEP (4 * WARP) // bytes without stuffed ones
 
 struct output {
@@ -255,8 +254,8 @@ void conv_jpeg_encode_place_stuffed(const struct jpeg_scratch &scratch, cudaStre
     place_chunks<true><<<(unsigned)scratch.count, PLACE_CHUNKS_THREADS, 0, stream>>>(scratch);
 }
 
-void conv_jpeg_encode_place(const struct jpeg_scratch &scratch,
-                            struct conv_jpeg_encode_result *results, cudaStream_t stream)
+void conv_jpeg_encode_place(const struct jpeg_scratch &scratch, struct conv_encode_result *results,
+                            cudaStream_t stream)
 {
     place_images<<<1, PLACE_IMAGES_THREADS, 0, stream>>>(scratch, results);
 }

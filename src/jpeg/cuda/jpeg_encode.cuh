@@ -70,8 +70,8 @@ void conv_jpeg_encode_blocks(const struct jpeg_scratch &scratch, cudaStream_t st
 void conv_jpeg_encode_place_bits(const struct jpeg_scratch &scratch, cudaStream_t stream);
 void conv_jpeg_encode_count(const struct jpeg_scratch &scratch, cudaStream_t stream);
 void conv_jpeg_encode_place_stuffed(const struct jpeg_scratch &scratch, cudaStream_t stream);
-void conv_jpeg_encode_place(const struct jpeg_scratch &scratch,
-                            struct conv_jpeg_encode_result *results, cudaStream_t stream);
+void conv_jpeg_encode_place(const struct jpeg_scratch &scratch, struct conv_encode_result *results,
+                            cudaStream_t stream);
 void conv_jpeg_encode_write(const struct jpeg_scratch &scratch, uint8_t *output,
                             cudaStream_t stream);
 }

@@ -8,16 +8,17 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "image/device_encode.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 // --- decoding ------------------------------------------------------------------------------------
 
 // Decodes PNG image data to planes on a CUDA device: inflate, Adler-32, filters, for many images at
 // once. The host has walked the chunks and checked their CRCs; the device reports a status word per
 // image. Plain C without CUDA types, for the backend and the tests.
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 // An image of colour type 0, 2, 4 or 6 with 8 or 16 bits, not interlaced, without tRNS. Kernels
 // read this struct.
@@ -103,36 +104,20 @@ size_t conv_cuda_decode_split_bytes(const struct conv_decode_image *image);
 // Sets the planner's part of all entries from the sizes in the caller's part. d_scratch is 128-byte
 // aligned, as large as the sum of conv_cuda_decode_scratch over the images, and reserved until the
 // kernels have run.
-void conv_cuda_decode_plan(struct conv_decode_image *images, int count, uint8_t *d_scratch);
+// `images`: struct conv_decode_image.
+void conv_cuda_decode_plan(void *images, int count, uint8_t *d_scratch);
 
 // Enqueues the decoding of all images; does not wait and does not allocate. Every d_status word is
 // written, whatever the streams contain, and no image touches another's memory. On failure
 // CONV_ERR_DEVICE; cudaGetLastError has the cause.
 enum conv_status conv_cuda_decode(const struct conv_decode_batch *batch);
 
-#ifdef __cplusplus
-}
-#endif
-
 // --- encoding ------------------------------------------------------------------------------------
 
 // Encodes planes on a CUDA device to complete IDAT chunks, one per image; nothing else leaves the
-// device. Plain C without CUDA types, for the backend and the tests.
-//
-//   plan = conv_cuda_encode_plan(images, count)        host: once for each batch
-//   copy `images` to the device
-//   conv_cuda_encode(&batch)                             enqueues work on the stream
-//   wait for the stream; results[i] is the place of image i's chunk in `output`
-//
-// The bytes of a chunk depend on the image only, not on the rest of the batch, on streams or on the
-// order of execution.
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+// device.
 
 #define CONV_ENCODE_MAX_PLANES 4
-#define CONV_ENCODE_ALIGN 16 // of each image's chunk in the output
 
 // An image in device memory. Kernels read this struct.
 struct conv_encode_image {
@@ -155,47 +140,18 @@ struct conv_encode_image {
     uint64_t bits_at;   // offset of its blocks' bits in the part for those
 };
 
-// The needs of a batch. The caller uses the two sizes only.
-struct conv_encode_plan {
-    size_t scratch_bytes; // of device memory, 256-byte aligned
-    size_t output_bytes;  // upper bound for the chunks of all images
-    int32_t count;
-    uint32_t blocks, rows, spans;
-    uint64_t stream_bytes, bits_bytes;
-};
-
-// The place of an image's chunk in the output: length, "IDAT", zlib stream and CRC.
-struct conv_encode_result {
-    uint64_t offset; // a multiple of CONV_ENCODE_ALIGN
-    uint64_t size;
-};
-
-struct conv_encode_batch {
-    struct conv_encode_plan plan;
-    const struct conv_encode_image *d_images; // the planned table, copied to the device
-    void *d_scratch;                          // plan.scratch_bytes; any content
-    // Device addresses of device memory or of mapped pinned host memory, only written. Bytes after
-    // each chunk up to the next multiple of 16 become 0.
-    uint8_t *output;                    // plan.output_bytes, 16-byte aligned
-    struct conv_encode_result *results; // plan.count, 16-byte aligned
-    void *stream;                       // the cudaStream_t, of the calling thread's device
-    // Called after each launch, for benchmarks that put an event there; may be NULL.
-    void (*mark)(void *context, const char *kernel);
-    void *mark_context;
-};
-
 // Upper bound for the chunk of such an image, rounded up to CONV_ENCODE_ALIGN; 0 if it could exceed
 // the limit of a chunk (2^31 - 1 bytes), which this encoder does not support.
 size_t conv_cuda_encode_bound(int width, int height, int channels, int depth);
 
-// Plans a batch of any mix of images: sets the planner's part of each image and *plan. A plan is
-// valid for other planes of the same shapes, too. CONV_ERR_UNSUPPORTED: an image is too large
-// (conv_cuda_encode_bound), or the batch has 2^31 rows or more.
-enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
-                                       struct conv_encode_image *images, int count);
+// Plans a batch of any mix of images (struct conv_encode_image): sets the planner's part of each
+// image and *plan. A plan is valid for other planes of the same shapes, too. CONV_ERR_UNSUPPORTED:
+// an image is too large (conv_cuda_encode_bound), or the batch has 2^31 rows or more.
+enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan, void *images, int count);
 
 // Enqueues the batch (of at least one image) with a constant number of launches; does not allocate
-// and does not wait. Planes and table must stay until the kernels have run.
+// and does not wait. Planes and table must stay until the kernels have run. The data of an image is
+// its chunk: length, "IDAT", zlib stream and CRC.
 // CONV_ERR_DEVICE if a launch failed; the cause is cudaGetLastError's.
 enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch);
 

@@ -103,8 +103,9 @@ static void sort_turns(struct conv_decode_image *images, int count)
         }
 }
 
-void conv_cuda_decode_plan(struct conv_decode_image *images, int count, uint8_t *d_scratch)
+void conv_cuda_decode_plan(void *table, int count, uint8_t *d_scratch)
 {
+    struct conv_decode_image *images = (struct conv_decode_image *)table;
     for (int i = 0; i < count; i++) {
         struct conv_decode_image *image = &images[i];
         image->row_bytes = (uint32_t)row_bytes(image);

@@ -87,14 +87,13 @@ static uintptr_t divide(struct encode_scratch *scratch, const struct conv_encode
     return at;
 }
 
-enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
-                                       struct conv_encode_image *images, int count)
+enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan, void *images, int count)
 {
     struct encode_scratch scratch;
     *plan = {};
     plan->count = count;
     for (int i = 0; i < count; i++)
-        if (!plan_image(plan, &images[i]))
+        if (!plan_image(plan, (struct conv_encode_image *)images + i))
             return CONV_ERR_UNSUPPORTED;
     plan->scratch_bytes = divide(&scratch, plan, 0);
     return CONV_OK;
@@ -105,7 +104,7 @@ enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan,
 static void note(const struct conv_encode_batch *batch, const char *kernel)
 {
     if (batch->mark)
-        batch->mark(batch->mark_context, kernel);
+        batch->mark(batch->context, kernel);
 }
 
 enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
@@ -113,7 +112,7 @@ enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
     const struct conv_encode_plan *plan = &batch->plan;
     struct encode_scratch scratch = {};
     cudaStream_t stream = (cudaStream_t)batch->stream;
-    scratch.images = batch->d_images;
+    scratch.images = (const struct conv_encode_image *)batch->d_images;
     scratch.count = plan->count;
     (void)divide(&scratch, plan, (uintptr_t)batch->d_scratch);
     size_t cost_bytes = (size_t)plan->rows * PNG_FILTERS * sizeof(uint32_t);
