@@ -5,9 +5,10 @@
 // Bytes of the copy. It shares the level 2 cache with weights and outputs: x86 processors have had
 // at least 256 KiB since 2008.
 #define MOST_COPIED (256 << 10)
+#define MOST_SUMS (512 << 10) // of all maps of a block, if vectors are across maps: 2 MiB
 // Of the channels that are copied at a time. Weights are read once for each block of outputs, which
 // has the more rows the fewer channels are copied; but between two copies sums are stored and read.
-#define MOST_TAPS 512
+#define MOST_TAPS 576
 
 static int min(int a, int b)
 {
@@ -39,24 +40,37 @@ static void lay_out(struct conv_layer_blocked *blocked, const struct conv_layer 
     blocked->lines = blocked->channels * blocked->channel_size;
 }
 
-// An estimate of the time for a group of a plane, in vector instructions.
+// An estimate of the time for a group of a plane, in vector instructions; `outputs`: of a tile of
+// two vectors across maps.
 static double cost(const struct conv_layer_blocked *blocked, const struct conv_layer *layer,
-                   int lanes)
+                   int lanes, int outputs)
 {
     bool whole = blocked->direct && !blocked->across;
     double rows = blocked->rows, columns = whole ? blocked->width : blocked->columns;
-    double taps = (double)conv_layer_taps(layer);
-    double vectors =
-        blocked->adjoining ? ceil(rows * columns / lanes) : rows * ceil(columns / lanes);
-    // Tiles of one vector load more than they compute; in planes, vectors may cross cache lines.
-    if (whole ? blocked->width % lanes != 0 : !blocked->adjoining && blocked->columns <= lanes)
-        vectors *= 1.4;
+    double taps = (double)conv_layer_taps(layer), each = layer->kernel_width;
+    // Taps that read the same cache lines of a copy: the others come from the level 2 cache.
+    double shared = blocked->adjoining && each > 1 ? 1 : each / layer->stride_x;
+    if (taps > 64 && (!blocked->flat || blocked->across))
+        taps *= 1 + 0.25 / (shared < 1 ? 1 : shared);
     // Copying a vector costs about as much as six taps.
     double copied =
-        blocked->direct ? 0 : group_channels(layer) * (double)blocked->channel_size / lanes;
-    if (blocked->across) // transposing a vector as much as twelve
-        return (taps + 12) * blocked->packed_maps / lanes + 6 * copied / (rows * columns);
-    return (vectors * taps * layer->maps / layer->groups + 6 * copied) / (rows * columns);
+        blocked->direct ? 0 : 6 * group_channels(layer) * (double)blocked->channel_size / lanes;
+    if (blocked->across) {
+        double tile = columns / ceil(columns / outputs); // small ones wait for their weights
+        if (!blocked->adjoining)
+            taps *= tile < 0.55 * outputs ? 1.35 : tile < 0.7 * outputs ? 1.15 : 1;
+        // Transposing a vector costs as much as twelve taps.
+        return (taps + 12) * blocked->packed_maps / lanes + copied / (rows * columns);
+    }
+    double vectors =
+        blocked->adjoining ? ceil(rows * columns / lanes) : rows * ceil(columns / lanes);
+    // Tiles of one or two vectors load more; in planes, vectors may cross cache lines.
+    double most = min(8, 2 * outputs / blocked->most_maps), all = ceil(columns / lanes);
+    if (whole ? blocked->width % lanes != 0 : !blocked->adjoining && all <= 1)
+        vectors *= 1.4;
+    else if (!whole && !blocked->adjoining && all / ceil(all / most) < 2.5)
+        vectors *= 1.15;
+    return (vectors * taps * layer->maps / layer->groups + copied) / (rows * columns);
 }
 
 // The size of parts that share n about evenly, at most `most` each.
@@ -66,7 +80,8 @@ static int share(int n, int64_t most)
     return (n + parts - 1) / parts;
 }
 
-// Sets the rows of a block so that its copy has at most MOST_COPIED bytes (or to 1).
+// Sets the rows of a block so that its copy has at most MOST_COPIED bytes, and its sums are few (or
+// to 1).
 static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                         int lanes)
 {
@@ -74,6 +89,8 @@ static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_la
     lay_out(blocked, layer, lanes);
     ptrdiff_t row = (ptrdiff_t)blocked->channels * blocked->row_phases * blocked->copies;
     ptrdiff_t more = (MOST_COPIED / 4 - blocked->lines) / (row * blocked->pitch); // rows
+    ptrdiff_t sums = MOST_SUMS / ((ptrdiff_t)blocked->columns * blocked->packed_maps) - 1;
+    more = blocked->across && sums < more ? sums : more;
     blocked->rows = share(blocked->height, more < 0 ? 1 : 1 + more);
     lay_out(blocked, layer, lanes);
 }
@@ -84,6 +101,10 @@ static void choose_rows(struct conv_layer_blocked *blocked, const struct conv_la
 static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
                          int lanes)
 {
+    int most = MOST_TAPS / (layer->kernel_height * layer->kernel_width);
+    blocked->channels = group_channels(layer);
+    if (layer->output == CONV_ELEMENT_F32) // dst holds sums between two copies
+        blocked->channels = share(blocked->channels, most < 1 ? 1 : most);
     blocked->columns = blocked->width;
     for (;;) {
         choose_rows(blocked, layer, lanes);
@@ -101,19 +122,32 @@ static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_l
     }
 }
 
-// Computes vectors across maps, two of each output, if that is faster.
-static void choose_across(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
-                          int lanes)
+// Chooses between copies of rows and of adjoining outputs, and between vectors of outputs and
+// across maps, two of each output.
+static void choose_kind(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
+                        int lanes, int outputs)
 {
-    struct conv_layer_blocked across = *blocked;
-    across.across = across.adjoining = true;
-    across.packed_maps = round_up(across.maps, lanes);
-    across.most_maps = 2 * lanes;
-    across.sets = (across.maps + across.most_maps - 1) / across.most_maps;
-    across.short_sets = 0;
-    if ((choose_block(&across, layer, lanes) || across.direct) &&
-        cost(&across, layer, lanes) < 0.97 * cost(blocked, layer, lanes))
-        *blocked = across;
+    double least = INFINITY;
+    const struct conv_layer_blocked given = *blocked;
+    for (int kind = 0; kind < 4; kind++) {
+        struct conv_layer_blocked tried = given;
+        tried.across = kind & 2;
+        tried.adjoining = kind & 1;
+        if (given.flat && tried.across != tried.adjoining)
+            continue;
+        if (tried.across) {
+            tried.packed_maps = round_up(given.maps, lanes);
+            tried.most_maps = 2 * lanes;
+            tried.sets = (given.maps + tried.most_maps - 1) / tried.most_maps;
+            tried.short_sets = 0;
+        }
+        bool fits = choose_block(&tried, layer, lanes) || tried.direct;
+        double time = cost(&tried, layer, lanes, outputs);
+        if (kind > 0 && (!fits || time > (kind > 1 ? 0.97 : 1) * least))
+            continue;
+        least = time;
+        *blocked = tried;
+    }
 }
 
 // Where the samples of a tap begin in the copy.
@@ -176,16 +210,13 @@ static bool reads_planes(const struct conv_layer_blocked *blocked, int64_t bytes
     return bytes % (lanes * (int64_t)sizeof(float)) == 0 || bytes < 1280 || blocked->sets < 8;
 }
 
-bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps)
+bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, int outputs)
 {
     const struct conv_layer *layer = &plan->layer;
     int maps = layer->maps / layer->groups, channels = group_channels(layer);
     if (!offsets_fit(layer))
         return false;
     size_t taps = conv_layer_taps(layer);
-    int blocks = layer->output == CONV_ELEMENT_F32 // dst holds sums between two copies
-                     ? min((int)((taps + MOST_TAPS - 1) / MOST_TAPS), channels)
-                     : 1;
     int pads = layer->pad_top + layer->pad_bottom + layer->pad_left + layer->pad_right;
     bool flat = layer->kernel_height * layer->kernel_width == 1 && pads == 0 &&
                 layer->stride_y * layer->stride_x == 1 &&
@@ -195,7 +226,7 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
         .height = flat ? 1 : conv_layer_out_height(layer, plan->shape.height),
         .width = flat ? plan->shape.height * plan->shape.width
                       : conv_layer_out_width(layer, plan->shape.width),
-        .channels = (channels + blocks - 1) / blocks,
+        .channels = share(channels, MOST_TAPS),
         .maps = maps,
         .packed_maps = maps,
         .sets = (maps + most_maps - 1) / most_maps,
@@ -205,13 +236,7 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
                       reads_planes(blocked, blocked->width * (int64_t)sizeof(float), lanes);
     blocked->most_maps = (maps + blocked->sets - 1) / blocked->sets;
     blocked->short_sets = blocked->sets * blocked->most_maps - maps;
-    struct conv_layer_blocked adjoining = *blocked;
-    adjoining.adjoining = true;
-    choose_block(blocked, layer, lanes);
-    if (!flat && choose_block(&adjoining, layer, lanes) &&
-        cost(&adjoining, layer, lanes) <= cost(blocked, layer, lanes))
-        *blocked = adjoining;
-    choose_across(blocked, layer, lanes);
+    choose_kind(blocked, layer, lanes, outputs);
     // Sums of some channels stay in a cache until the next ones are added.
     int span = round_up(share(blocked->width, CONV_LAYER_BLOCKED_SPAN * lanes), lanes);
     blocked->direct_columns = blocked->across ? blocked->columns : span;

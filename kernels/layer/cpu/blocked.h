@@ -59,9 +59,9 @@ static inline int conv_layer_blocked_first(const struct conv_layer_blocked *bloc
     return first < blocked->maps ? first : blocked->maps;
 }
 
-// `lanes`: float32 in a vector; `most_maps`: of a tile.
-// False if there are too many channels.
-bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps);
+// `lanes`: float32 in a vector; `most_maps`: of a tile; `outputs`: of one of two vectors across
+// maps. False if there are too many channels.
+bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, int outputs);
 // Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t, and in the
 // planes if they are read directly; then for each set of each group the bias of its maps and, for
 // each tap, the weights of its maps.

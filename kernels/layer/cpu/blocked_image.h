@@ -176,22 +176,29 @@ static void compute_set(struct image_run *run, int maps, const float *samples, u
     }
 }
 
-// The same in vectors across maps.
+// The same of rows of outputs in vectors across maps.
 static void compute_set_across(struct image_run *run, int maps, const float *samples, uint8_t *dst,
-                               int count, vec *results)
+                               int rows, int count, vec *results)
 {
+    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
     int vectors = (maps + LANES - 1) / LANES, most = ACROSS_OUTPUTS(vectors);
-    tile->step = count;
-    for (int n = (count + most - 1) / most, done = 0, some; n > 0; n--, done += some) {
-        some = (count - done + n - 1) / n; // of tiles about equally large
-        tile->samples = samples + done;
-        tile->results = results + done;
-        across_tiles[0][vectors][some](tile);
-    }
+    tile->step = rows * count;
+    for (int i = 0; i < rows; i++)
+        for (int n = (count + most - 1) / most, done = 0, some; n > 0; n--, done += some) {
+            some = (count - done + n - 1) / n; // of tiles about equally large
+            tile->samples = samples + i * blocked->pitch + done;
+            tile->results = results + i * count + done;
+            across_tiles[0][vectors][some](tile);
+        }
+    int together = count == blocked->width ? rows : 1; // rows of which dst is without gaps
     for (int v = 0; v < vectors && run->ends; v++)
-        store_across(tile, dst + (size_t)(v * LANES) * tile->map_size, tile->map_size,
-                     maps - v * LANES, results + v * count, count);
+        for (int i = 0; i < rows; i += together)
+            store_across(tile,
+                         dst + (size_t)(v * LANES) * tile->map_size +
+                             (size_t)(i * blocked->width) * conv_element_size(tile->output),
+                         tile->map_size, maps - v * LANES, results + v * tile->step + i * count,
+                         together * count);
 }
 
 // Computes all maps of a group, of `rows` rows of `count` adjacent outputs, from element `at` of
@@ -213,7 +220,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
         tile->bias = run->packed + (size_t)begin * (taps + 1);
         tile->weights = tile->bias + (run->first_tap + 1) * (size_t)packed_maps;
         if (blocked->across)
-            compute_set_across(run, maps, samples, dst, count,
+            compute_set_across(run, maps, samples, dst, rows, count,
                                (vec *)(void *)run->results + begin / LANES * run->outputs);
         for (int i = 0; i < rows && !blocked->across; i++)
             compute_set(run, maps, samples + i * blocked->pitch,
@@ -230,7 +237,7 @@ static void compute_block(struct image_run *run, const struct block *block, cons
     int count = blocked->adjoining ? run->outputs : block->columns;
     int spans = blocked->across ? 1 : (count + most - 1) / most; // about equally wide
     int wide = ((count + spans - 1) / spans + LANES - 1) / LANES * LANES;
-    int tall = wide < most ? most / wide : 1;
+    int tall = blocked->across ? rows : wide < most ? most / wide : 1;
     size_t at = (size_t)block->first_row * (size_t)blocked->width + (size_t)block->first_column;
     for (int i = 0; i < rows; i += tall)
         for (int j = 0; j < count; j += wide)
@@ -341,7 +348,7 @@ static enum conv_status run_blocked(const struct conv_layer_plan *plan,
 
 static bool plan_blocked(struct conv_layer_plan *plan)
 {
-    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS);
+    return conv_layer_blocked_plan(plan, LANES, MOST_MAPS, ACROSS_OUTPUTS(2));
 }
 
 static int score_of(const struct conv_layer_plan *)
