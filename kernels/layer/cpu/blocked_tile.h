@@ -229,18 +229,18 @@ struct tile {
     bool continues;         // from the sums in dst, or in `results`, instead of the bias
     vec *results;           // across: sums
     ptrdiff_t step, stride; // across: from one vector of `results` and sample to the next
-    vec sums[MOST_TILES * MOST_TILES]; // of the whole tile, for finish_tile
 };
 
 // Stores the tiles that compute_tile does not store itself: those with an activation other than
 // ReLU, or float16 output. A separate function, so that compute_tile has all registers for sums.
-static __attribute__((noinline)) void finish_tile(const struct tile *tile, int maps, int vectors)
+static __attribute__((noinline)) void finish_tile(const struct tile *tile, const vec *sums,
+                                                  int maps, int vectors)
 {
     for (int m = 0; m < maps; m++) {
         uint8_t *dst = tile->dst + (size_t)m * tile->map_size;
         for (int k = 0; k < vectors; k++)
-            store(dst, k * LANES, tile->count,
-                  activate(tile->activation, tile->sums[m * vectors + k]), tile->output);
+            store(dst, k * LANES, tile->count, activate(tile->activation, sums[m * vectors + k]),
+                  tile->output);
     }
 }
 
@@ -319,13 +319,14 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
         }
         return;
     }
+    vec kept[MOST_TILES * MOST_TILES];
     UNROLL
     for (int m = 0; m < maps; m++) {
         UNROLL
         for (int k = 0; k < vectors; k++)
-            tile->sums[m * vectors + k] = sums[m][k];
+            kept[m * vectors + k] = sums[m][k];
     }
-    finish_tile(tile, maps, vectors);
+    finish_tile(tile, kept, maps, vectors);
 }
 
 typedef void (*tile_fn)(struct tile *tile);

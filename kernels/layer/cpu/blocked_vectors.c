@@ -246,30 +246,92 @@ static void copy_grouped(const struct conv_layer_plan *plan, const struct conv_l
     }
 }
 
+// Taps of an axis.
+struct taps {
+    int first, end;
+};
+
+// Those of which one of some adjacent outputs reads samples of a plane and not only padding; all if
+// there are none. The first tap of the outputs reads the samples `from` to `to`.
+static struct taps inside(int from, int to, int size, int dilation, int taps)
+{
+    int first = to < 0 ? (-to + dilation - 1) / dilation : 0;
+    int end = from < size ? (size - 1 - from) / dilation + 1 : 0;
+    end = end < taps ? end : taps;
+    return first < end ? (struct taps){first, end} : (struct taps){0, taps};
+}
+
+// Whether n vectors have an element that is not finite, or one that is -0.
+static bool has_special(const vec *x, ptrdiff_t n, bool minus_zero)
+{
+    vec_i32 found = {0};
+    int32_t any = 0;
+    for (ptrdiff_t k = 0; k < n; k++)
+        found |= minus_zero ? (vec_i32)x[k] == INT32_MIN : (vec_i32)(x[k] - x[k]);
+    for (int k = 0; k < LANES; k++)
+        any |= found[k];
+    return any != 0;
+}
+
+// Computes n outputs of `maps` maps from some rows and columns of each channel's taps.
+static void sum_taps(const struct conv_layer_plan *plan, struct tile tile, struct taps down,
+                     struct taps along, int maps, int n)
+{
+    const struct conv_layer *layer = &plan->layer;
+    const float *weights = tile.weights;
+    for (int c = 0; c < layer->channels / layer->groups; c++)
+        for (int u = down.first; u < down.end; u++, tile.continues = true) {
+            int first = (c * layer->kernel_height + u) * layer->kernel_width + along.first;
+            tile.weights = weights + (ptrdiff_t)first * maps * LANES;
+            tile.offsets = (const int32_t *)plan->packed + first;
+            tile.offsets_end = tile.offsets + (along.end - along.first);
+            across_tiles[1][maps][n](&tile);
+        }
+}
+
 // All maps of `rows` output rows of LANES groups, whose samples are in scratch, as are the results.
-// Fetches `planes` planes from dst on, to which these will be stored.
+// Fetches `planes` planes from dst on, to which these will be stored. If a large kernel has finite
+// weights, taps that meet padding of 0 alone are left out where a sum is not -0 without them.
 static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, const float *weights,
-                        vec *scratch, int rows, const uint8_t *dst, int planes)
+                        vec *scratch, int first_row, int rows, const uint8_t *dst, int planes)
 {
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_grouped *grouped = grouped_of(plan);
     int maps = layer->maps / layer->groups, width = grouped->width;
+    int height = layer->kernel_height, columns = layer->kernel_width; // of the kernel
+    ptrdiff_t taps = (ptrdiff_t)conv_layer_taps(layer);
+    bool may_skip = columns > 8 && layer->border == CONV_BORDER_CONSTANT &&
+                    layer->border_value == 0 &&
+                    !has_special((const vec *)(const void *)weights, (taps + 1) * maps, false);
     tile->step = (ptrdiff_t)rows * width;
     ptrdiff_t row = (ptrdiff_t)width * (ptrdiff_t)conv_element_size(tile->output);
     for (int i = 0; i < rows; i++) {
+        int y = (first_row + i) * layer->stride_y - layer->pad_top;
+        struct taps down = inside(y, y, plan->shape.height, layer->dilation_y, height);
         for (int p = 0; p < planes; p++)
             for (ptrdiff_t at = 0; at < row; at += 64)
                 __builtin_prefetch(dst + (p * (ptrdiff_t)grouped->height + i) * row + at, 1);
         for (int m = 0, set; m < maps; m += set) {
             set = maps - m < GROUPED_MAPS ? maps - m : GROUPED_MAPS;
-            tile->bias = weights + (conv_layer_taps(layer) + 1) * (size_t)(m * LANES);
+            tile->bias = weights + (taps + 1) * (m * LANES);
             tile->weights = tile->bias + set * LANES;
             tile->results = scratch + grouped->results + m * tile->step + i * width;
             tile->samples = (float *)(scratch + (ptrdiff_t)i * layer->stride_y * grouped->row_size);
             int left = (width + ACROSS_OUTPUTS(set) - 1) / ACROSS_OUTPUTS(set);
             for (int j = 0, n; left > 0; left--, j += n) {
                 n = (width - j + left - 1) / left; // of tiles about equally large
-                across_tiles[1][set][n](tile);
+                int x = j * layer->stride_x - layer->pad_left;
+                struct taps along = inside(x, x + (n - 1) * layer->stride_x, plan->shape.width,
+                                           layer->dilation_x, columns);
+                // To begin a tile again takes as long as four taps.
+                bool skips = may_skip && (down.end - down.first) * (along.end - along.first + 4) <
+                                             height * columns;
+                if (skips)
+                    sum_taps(plan, *tile, down, along, set, n);
+                for (int k = 0; k < set && skips; k++)
+                    skips = !has_special(tile->results + k * tile->step, n, true);
+                if (!skips)
+                    across_tiles[1][set][n](tile);
                 tile->samples += n * tile->stride;
                 tile->results += n;
             }
@@ -308,7 +370,7 @@ static enum conv_status run_grouped(const struct conv_layer_plan *plan,
             sum_grouped(plan, &tile,
                         (const float *)plan->packed + conv_layer_blocked_offsets(layer) +
                             (size_t)(g * maps) * (taps + 1),
-                        scratch, rows, dst + (size_t)i * row, lanes * maps);
+                        scratch, i, rows, dst + (size_t)i * row, lanes * maps);
             for (int m = 0; m < maps; m++)
                 store_across(&tile, dst + (size_t)m * map_size + (size_t)i * row,
                              (size_t)maps * map_size, lanes,
