@@ -46,7 +46,7 @@ static void put_byte(struct deflate_make *make, unsigned byte)
         make->data[make->size++] = (uint8_t)byte;
 }
 
-static void put_bits(struct deflate_make *make, unsigned value, unsigned count)
+void deflate_make_bits(struct deflate_make *make, unsigned value, unsigned count)
 {
     make->bits |= (uint64_t)value << make->bit_count;
     for (make->bit_count += count; make->bit_count >= 8; make->bit_count -= 8) {
@@ -57,7 +57,7 @@ static void put_bits(struct deflate_make *make, unsigned value, unsigned count)
 
 static void align(struct deflate_make *make)
 {
-    put_bits(make, 0, -make->bit_count & 7);
+    deflate_make_bits(make, 0, -make->bit_count & 7);
 }
 
 static void put_plain(struct deflate_make *make, uint8_t byte)
@@ -127,15 +127,15 @@ void deflate_make_header(struct deflate_make *make, const struct deflate_codes *
 {
     uint16_t codewords[DEFLATE_PRECODES];
     number_codewords(codewords, precode, DEFLATE_PRECODES);
-    put_bits(make, (unsigned)last | 2 << 1, 3);
-    put_bits(make, (unsigned)codes->litlen_count - 257, 5);
-    put_bits(make, (unsigned)codes->distance_count - 1, 5);
-    put_bits(make, (unsigned)sent - 4, 4);
+    deflate_make_bits(make, (unsigned)last | 2 << 1, 3);
+    deflate_make_bits(make, (unsigned)codes->litlen_count - 257, 5);
+    deflate_make_bits(make, (unsigned)codes->distance_count - 1, 5);
+    deflate_make_bits(make, (unsigned)sent - 4, 4);
     for (int i = 0; i < sent; i++)
-        put_bits(make, precode[deflate_make_order[i]], 3);
+        deflate_make_bits(make, precode[deflate_make_order[i]], 3);
     for (int i = 0; i < count; i++) {
-        put_bits(make, codewords[runs[i].symbol], precode[runs[i].symbol]);
-        put_bits(make, runs[i].extra, runs[i].extra_bits);
+        deflate_make_bits(make, codewords[runs[i].symbol], precode[runs[i].symbol]);
+        deflate_make_bits(make, runs[i].extra, runs[i].extra_bits);
     }
     make->codes = codes;
 }
@@ -184,7 +184,7 @@ void deflate_make_dynamic(struct deflate_make *make, const struct deflate_codes 
 
 void deflate_make_fixed(struct deflate_make *make, const struct deflate_codes *fixed, bool last)
 {
-    put_bits(make, (unsigned)last | 1 << 1, 3);
+    deflate_make_bits(make, (unsigned)last | 1 << 1, 3);
     make->codes = fixed;
 }
 
@@ -204,10 +204,10 @@ void deflate_make_start(struct deflate_make *make, int window)
 void deflate_make_stored(struct deflate_make *make, const uint8_t *data, size_t size, bool last)
 {
     check(size < 65536);
-    put_bits(make, last, 3);
+    deflate_make_bits(make, last, 3);
     align(make);
-    put_bits(make, (unsigned)size, 16);
-    put_bits(make, (unsigned)size ^ 0xffff, 16);
+    deflate_make_bits(make, (unsigned)size, 16);
+    deflate_make_bits(make, (unsigned)size ^ 0xffff, 16);
     for (size_t i = 0; i < size; i++) {
         put_byte(make, data[i]);
         put_plain(make, data[i]);
@@ -216,7 +216,7 @@ void deflate_make_stored(struct deflate_make *make, const uint8_t *data, size_t 
 
 static void put_litlen(struct deflate_make *make, int symbol)
 {
-    put_bits(make, make->codes->litlen[symbol], make->codes->litlen_lengths[symbol]);
+    deflate_make_bits(make, make->codes->litlen[symbol], make->codes->litlen_lengths[symbol]);
 }
 
 void deflate_make_literal(struct deflate_make *make, uint8_t byte)
@@ -254,9 +254,9 @@ void deflate_make_match(struct deflate_make *make, size_t length, size_t distanc
           (!make->grows || distance <= make->plain_size));
     put_litlen(make, l);
     l -= DEFLATE_FIRST_LENGTH;
-    put_bits(make, (unsigned)length - length_base[l], length_extra[l]);
-    put_bits(make, make->codes->distance[d], make->codes->distance_lengths[d]);
-    put_bits(make, (unsigned)distance - distance_base[d], d < 4 ? 0 : (unsigned)d / 2 - 1);
+    deflate_make_bits(make, (unsigned)length - length_base[l], length_extra[l]);
+    deflate_make_bits(make, make->codes->distance[d], make->codes->distance_lengths[d]);
+    deflate_make_bits(make, (unsigned)distance - distance_base[d], d < 4 ? 0 : (unsigned)d / 2 - 1);
     for (size_t i = 0; i < length && make->grows; i++)
         put_plain(make, make->plain[make->plain_size - distance]);
 }

@@ -47,6 +47,9 @@ int deflate_make_distance_symbol(size_t distance);
 // The header of a zlib stream. `window`: 8 to 15, the logarithm of its size.
 void deflate_make_start(struct deflate_make *make, int window);
 
+// At most 32 bits, for what the functions below do not write.
+void deflate_make_bits(struct deflate_make *make, unsigned value, unsigned count);
+
 // A whole stored block, of less than 64 KiB.
 void deflate_make_stored(struct deflate_make *make, const uint8_t *data, size_t size, bool last);
 

@@ -2,6 +2,7 @@
 // Activations, float16 and sizes; the table of layer variants and the choice among them. What
 // variants and the reference compute is tested by check_layers.
 #include "base/features.h"
+#include "engine/layer_context.h"
 #include "kernels/layer/layer.h"
 #include "support/unit.h"
 #include "tensor/element.h"
@@ -12,16 +13,7 @@ static void run_reference(const struct conv_layer *layer, int height, int width,
     struct conv_layer_shape shape = {.images = 1, .height = height, .width = width};
     struct conv_layer_plan plan;
     conv_layer_plan_find(&plan, &conv_cpu_layer_reference, layer, &shape, 0);
-    int64_t row = width * (int64_t)conv_element_size(layer->input);
-    struct conv_layer_batch batch = {
-        .images = 1,
-        .src = src,
-        .src_row = row,
-        .src_plane = row * height,
-        .src_image = row * height * layer->channels,
-        .dst = dst,
-        .rows = conv_layer_out_height(layer, height),
-    };
+    struct conv_layer_batch batch = conv_layer_batch_of(layer, &shape, 1, src, dst);
     assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
 }
 

@@ -67,16 +67,8 @@ static size_t run_reference(const struct conv_layer *layer, void *dst)
     struct conv_layer_shape shape = {IMAGES, HEIGHT, WIDTH};
     struct conv_layer_plan plan;
     conv_layer_plan_find(&plan, &conv_cpu_layer_reference, layer, &shape, 0);
-    int64_t row = WIDTH * (int64_t)conv_element_size(layer->input);
-    struct conv_layer_batch batch = {
-        .images = IMAGES,
-        .src = input_of(layer),
-        .src_row = row,
-        .src_plane = row * HEIGHT,
-        .src_image = row * HEIGHT * CHANNELS,
-        .dst = dst,
-        .rows = conv_layer_out_height(layer, HEIGHT),
-    };
+    struct conv_layer_batch batch =
+        conv_layer_batch_of(layer, &shape, IMAGES, input_of(layer), dst);
     assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
     return conv_element_size(layer->output) * IMAGES * MAPS *
            (size_t)conv_layer_out_height(layer, HEIGHT) *
