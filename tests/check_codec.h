@@ -25,6 +25,7 @@ enum check_kind {
     CHECK_DRAWING,  // rectangles of few colours
     CHECK_SPARSE,   // noise of which most samples are 0
     CHECK_SKEWED,   // sample s as often as 2^-s: a code as deep as can be
+    CHECK_EVEN,     // codewords of 7 bits: a decoder at a wrong start does not synchronise
     CHECK_KINDS,
 };
 

@@ -81,7 +81,7 @@ static bool check(struct batch *batch)
     counts.split += ok ? split : 0;
     for (int i = 0; i < batch->count; i++) {
         free(batch->streams[i].bytes);
-        check_free_planes(&batch->planes[i]);
+        image_free(&batch->planes[i]);
     }
     batch->count = 0;
     return ok;
@@ -99,7 +99,7 @@ static bool check_good(int count, unsigned samples)
         struct conv_image drawn;
         ask_oracle(&batch, check_make_stream(1 + check_decode_random(samples), &drawn));
         bool same = batch.verdicts[i] == CHECK_MUST_REFUSE || image_equal(&drawn, &batch.planes[i]);
-        check_free_planes(&drawn);
+        image_free(&drawn);
         if (!same) {
             printf("FAILED: the oracle decodes another image than was drawn\n");
             return false;

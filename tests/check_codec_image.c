@@ -17,7 +17,7 @@ const char *check_kind_name(enum check_kind kind)
     static const char *const names[CHECK_KINDS] = {
         [CHECK_NOISE] = "noise",   [CHECK_FLAT] = "flat",       [CHECK_GRADIENT] = "gradient",
         [CHECK_PHOTO] = "photo",   [CHECK_DRAWING] = "drawing", [CHECK_SPARSE] = "sparse",
-        [CHECK_SKEWED] = "skewed",
+        [CHECK_SKEWED] = "skewed", [CHECK_EVEN] = "even",
     };
     return names[kind];
 }
@@ -101,6 +101,9 @@ static int draw_sample(const struct painter *painter, int c, int x, int y)
                    : check_draw_int(painter->state, 0, painter->max);
     case CHECK_SKEWED:
         return draw_skewed(painter->state);
+    case CHECK_EVEN:
+        return check_draw_int(painter->state, 0, 126) * 256 +
+               check_draw_int(painter->state, 0, 126);
     default:
         return check_draw_int(painter->state, 0, painter->max);
     }

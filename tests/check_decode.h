@@ -55,11 +55,9 @@ enum check_verdict {
     CHECK_MUST_DECODE,
 };
 // Decodes the stream in a PNG file with src/png/cpu/decode.c. A stream that this leaves to libpng
-// may be decoded if it is whole for zlib and libpng decodes it. The memory of *planes is
-// planes->plane[0].data alone; its content is undefined if the stream must be refused.
+// may be decoded if it is whole for zlib and libpng decodes it. The content of *planes, which
+// image_free frees, is undefined if the stream must be refused.
 enum check_verdict check_oracle(struct conv_image *planes, const struct check_stream *stream);
-void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream);
-void check_free_planes(struct conv_image *planes);
 // The image data of a PNG file. False if it has none that the device takes.
 bool check_read_stream(struct check_stream *stream, const char *path);
 

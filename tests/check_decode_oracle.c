@@ -9,30 +9,7 @@
 #include "png/cpu/cpu_png.h"
 #include "png/png.h"
 #include "support/png_make.h"
-
-void check_alloc_planes(struct conv_image *planes, const struct check_stream *stream)
-{
-    *planes = (struct conv_image){
-        .width = stream->width,
-        .height = stream->height,
-        .channels = stream->channels,
-        .depth = stream->depth,
-        .alpha = stream->channels % 2 == 0,
-    };
-    size_t stride = conv_image_stride(planes->width, planes->depth);
-    size_t bytes = conv_image_plane_bytes(planes->width, planes->height, planes->depth);
-    uint8_t *memory = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes * (size_t)planes->channels);
-    if (!memory)
-        abort();
-    for (int c = 0; c < planes->channels; c++)
-        planes->plane[c] = (struct conv_plane){memory + (size_t)c * bytes, (ptrdiff_t)stride};
-}
-
-void check_free_planes(struct conv_image *planes)
-{
-    free(planes->plane[0].data);
-    planes->plane[0].data = NULL;
-}
+#include "support/test_image.h"
 
 // True if the stream has exactly the bytes of the rows and ends with their Adler-32.
 static bool is_whole(const struct check_stream *stream)
@@ -61,7 +38,14 @@ enum check_verdict check_oracle(struct conv_image *planes, const struct check_st
     png_make_chunk(&file, "IEND", NULL, 0);
     struct conv_image_header header;
     struct conv_err err;
-    check_alloc_planes(planes, stream);
+    *planes = (struct conv_image){
+        .width = stream->width,
+        .height = stream->height,
+        .channels = stream->channels,
+        .depth = stream->depth,
+        .alpha = stream->channels % 2 == 0,
+    };
+    image_alloc(planes, 0);
     enum check_verdict verdict = CHECK_MUST_REFUSE;
     struct conv_buffer rows = {0};
     if (conv_png_format.probe(file.data, file.size, &header, &err) != CONV_OK)

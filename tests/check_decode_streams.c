@@ -5,10 +5,12 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "check_codec.h"
 #include "check_decode.h"
 #include "png/cuda/cuda_png.h"
 #include "support/png_predict.h"
 #include "support/random.h"
+#include "support/test_image.h"
 
 #define MOST_HEAD 400 // bytes of zlib's head, of a block's head, and of the Adler-32
 #ifndef CHECK_BLOCKS
@@ -37,67 +39,38 @@ static uint8_t *allocate(size_t size)
 
 // --- images ------------------------------------------------------------------------------------
 
-static size_t pixel_bytes(const struct check_stream *stream)
-{
-    return (size_t)stream->channels * (size_t)stream->depth / 8;
-}
-
 static size_t row_bytes(const struct check_stream *stream)
 {
-    return (size_t)stream->width * pixel_bytes(stream);
+    return (size_t)stream->width * (size_t)(stream->channels * stream->depth / 8);
 }
 
-static void choose_shape(struct check_stream *stream, unsigned most)
+static void choose_shape(struct conv_image *image, unsigned most)
 {
-    stream->channels = 1 + (int)check_decode_random(4);
-    stream->depth = check_decode_random(4) ? 8 : 16;
-    unsigned pixels = 1 + most / (unsigned)stream->channels;
+    *image = (struct conv_image){.channels = 1 + (int)check_decode_random(4),
+                                 .depth = check_decode_random(4) ? 8 : 16};
+    unsigned pixels = 1 + most / (unsigned)image->channels;
     unsigned width = 1 + check_decode_random(1u << (1 + check_decode_random(9)));
     if (width > pixels)
         width = pixels;
     unsigned height = 1 + check_decode_random(pixels / width);
     bool turned = check_decode_random(4) == 0;
-    stream->width = (int)(turned ? height : width);
-    stream->height = (int)(turned ? width : height);
+    image->width = (int)(turned ? height : width);
+    image->height = (int)(turned ? width : height);
 }
 
-enum content { NOISE, FLAT, GRADIENT, PHOTOGRAPH, TILES, EVEN, RARE, CONTENTS };
-
-// Bytes of the plain rows, in the file's order.
-static void draw(uint8_t *bytes, size_t size, size_t row, enum content content)
+// Samples in the file's order.
+static uint8_t *interleave(const struct conv_image *image, size_t size)
 {
-    uint8_t flat = (uint8_t)check_decode_random(256), tile[16];
-    for (int i = 0; i < 16; i++)
-        tile[i] = (uint8_t)check_decode_random(256);
-    unsigned grain = 1 + check_decode_random(12);
-    for (size_t i = 0; i < size; i++) {
-        size_t x = i % row, y = i / row;
-        switch (content) {
-        case NOISE:
-            bytes[i] = (uint8_t)check_decode_random(256);
-            break;
-        case FLAT:
-            bytes[i] = flat;
-            break;
-        case GRADIENT:
-            bytes[i] = (uint8_t)(x / 5 + 3 * y);
-            break;
-        case PHOTOGRAPH:
-            bytes[i] =
-                (uint8_t)(x / 3 + y + check_decode_random(grain) + check_decode_random(grain));
-            break;
-        case TILES:
-            bytes[i] = tile[(x / 7 + y / 5) % 16];
-            break;
-        case EVEN: // almost all codewords have 7 bits: a decoder at a wrong start does not
-                   // synchronise
-            bytes[i] = (uint8_t)check_decode_random(127);
-            break;
-        default: // codewords of all lengths, up to the longest
-            bytes[i] = (uint8_t)(__builtin_ctz(check_decode_random(1u << 16) | 1u << 15) * 16 +
-                                 (int)check_decode_random(2));
-        }
-    }
+    uint8_t *plain = allocate(size), *to = plain;
+    for (int y = 0; y < image->height; y++)
+        for (int x = 0; x < image->width; x++)
+            for (int c = 0; c < image->channels; c++) {
+                unsigned sample = image_sample(image, c, x, y);
+                if (image->depth == 16)
+                    *to++ = (uint8_t)(sample >> 8);
+                *to++ = (uint8_t)sample;
+            }
+    return plain;
 }
 
 static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, size_t size,
@@ -111,36 +84,26 @@ static void filter_row(uint8_t *to, const uint8_t *row, const uint8_t *above, si
     }
 }
 
-static uint8_t *filter_rows(const struct check_stream *stream, const uint8_t *plain,
-                            enum content content)
+// Draws the image, and returns its filtered rows and their size. From 5 on: a different filter in
+// each row.
+static uint8_t *draw_rows(struct check_stream *stream, struct conv_image *image,
+                          enum check_kind kind, size_t *size)
 {
-    size_t row = row_bytes(stream), height = (size_t)stream->height;
-    uint8_t *rows = allocate(height * (row + 1));
-    // From 5 on: a different filter in each row.
-    unsigned filter = content == EVEN ? 0 : check_decode_random(8);
+    stream->width = image->width;
+    stream->height = image->height;
+    stream->channels = image->channels;
+    stream->depth = image->depth;
+    check_draw_image(image, kind, &state);
+    size_t row = row_bytes(stream), height = (size_t)image->height;
+    uint8_t *plain = interleave(image, row * height);
+    uint8_t *rows = allocate(*size = height * (row + 1));
+    unsigned filter = kind == CHECK_EVEN ? 0 : check_decode_random(8);
     for (size_t y = 0; y < height; y++)
         filter_row(rows + y * (row + 1), plain + y * row, y ? plain + (y - 1) * row : NULL, row,
-                   pixel_bytes(stream), filter < 5 ? (int)filter : (int)check_decode_random(5));
+                   row / (size_t)image->width,
+                   filter < 5 ? (int)filter : (int)check_decode_random(5));
+    free(plain);
     return rows;
-}
-
-static void split_planes(struct conv_image *planes, const struct check_stream *stream,
-                         const uint8_t *plain)
-{
-    size_t sample = (size_t)stream->depth / 8, channels = (size_t)stream->channels;
-    check_alloc_planes(planes, stream);
-    for (int y = 0; y < stream->height; y++)
-        for (size_t i = 0; i < (size_t)stream->width * channels; i++) {
-            const struct conv_plane *plane = &planes->plane[i % channels];
-            uint8_t *to = plane->data + y * plane->stride + i / channels * sample;
-            if (sample == 1) {
-                *to = *plain++;
-            } else {
-                uint16_t value = (uint16_t)(plain[0] << 8 | plain[1]);
-                memcpy(to, &value, sizeof value);
-                plain += 2;
-            }
-        }
 }
 
 // --- zlib ----------------------------------------------------------------------------------------
@@ -182,45 +145,36 @@ static void compress_rows(struct check_stream *stream, const uint8_t *rows, size
 struct check_stream check_make_stream(unsigned most, struct conv_image *planes)
 {
     struct check_stream stream = {.kind = "good", .result = CHECK_ANY_RESULT};
-    choose_shape(&stream, most);
-    size_t row = row_bytes(&stream), size = row * (size_t)stream.height;
-    uint8_t *plain = allocate(size);
-    enum content content = (enum content)check_decode_random(CONTENTS);
-    draw(plain, size, row, content);
-    uint8_t *rows = filter_rows(&stream, plain, content);
-    compress_rows(&stream, rows, size + (size_t)stream.height);
-    if (planes)
-        split_planes(planes, &stream, plain);
+    struct conv_image image;
+    size_t size;
+    choose_shape(&image, most);
+    uint8_t *rows =
+        draw_rows(&stream, &image, (enum check_kind)check_decode_random(CHECK_KINDS), &size);
+    compress_rows(&stream, rows, size);
     free(rows);
-    free(plain);
+    if (planes)
+        *planes = image;
+    else
+        image_free(&image);
     return stream;
 }
 
-#define PHOTO_WIDTH 160
-#define PHOTO_HEIGHT 120
-
 struct check_stream check_photo_stream(void)
 {
-    struct check_stream stream = {
-        .width = PHOTO_WIDTH,
-        .height = PHOTO_HEIGHT,
-        .channels = 1 + (int)check_decode_random(4),
-        .depth = check_decode_random(4) ? 8 : 16,
-        .kind = "a photograph",
-        .result = CONV_DECODE_DECODED,
-    };
-    size_t row = row_bytes(&stream), size = row * (size_t)stream.height;
-    uint8_t *plain = allocate(size);
-    draw(plain, size, row, PHOTOGRAPH);
-    uint8_t *rows = filter_rows(&stream, plain, PHOTOGRAPH);
-    uLongf room = compressBound((uLong)(size + (size_t)stream.height));
+    struct check_stream stream = {.kind = "a photograph", .result = CONV_DECODE_DECODED};
+    struct conv_image image = {.width = 160,
+                               .height = 120,
+                               .channels = 1 + (int)check_decode_random(4),
+                               .depth = check_decode_random(4) ? 8 : 16};
+    size_t size;
+    uint8_t *rows = draw_rows(&stream, &image, CHECK_PHOTO, &size);
+    uLongf room = compressBound((uLong)size);
     stream.bytes = allocate(room);
-    if (compress2(stream.bytes, &room, rows, (uLong)(size + (size_t)stream.height),
-                  1 + (int)check_decode_random(9)) != Z_OK)
+    if (compress2(stream.bytes, &room, rows, (uLong)size, 1 + (int)check_decode_random(9)) != Z_OK)
         abort();
     stream.size = room;
+    image_free(&image);
     free(rows);
-    free(plain);
     return stream;
 }
 
