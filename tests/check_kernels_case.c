@@ -152,7 +152,7 @@ static double random_coef(struct check_random *random)
 // Two products at most, and a centre, or taps only.
 static void random_real(struct check_random *random, struct conv_real *real)
 {
-    real->side = 1 + 2 * check_random_below(random, CONV_FILTER_MAX_SIDE / 2 + 1);
+    real->side = 1 + 2 * check_random_below(random, CONV_REAL_MAX_SIDE / 2 + 1);
     real->lines = check_random_below(random, CONV_REAL_MOST_LINES + 1);
     for (int k = 0; k < real->lines; k++)
         for (int i = 0; i < real->side; i++) {

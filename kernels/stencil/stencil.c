@@ -158,12 +158,13 @@ static void init_decimated(struct conv_stencil *stencil, const struct conv_filte
     stencil->keep_below = (int64_t)ceil(filter->threshold * unit * one * CONV_DECIMATED_AMOUNT);
 }
 
-// Real weights for float32 samples: Gaussians of one step to reduce and to enlarge, and the rest of
-// the variance between. On any image and with any border, results are within 2^-23 of its range of
-// those of the Gaussian, as the weights of all pixels show (python/tests/test_filter.py has the
-// largest steps of each): sampling adds multiples of exp(-2 * pi^2) or less, and the Gaussians end
-// at 6 and 5.7 of their sigma.
-#define LEAST_STEPS 2.5 // of a sigma
+// Real weights for float32 samples: Gaussians of about one step to reduce and to enlarge, and the
+// rest of the variance between. On any image and with any border, results are within 2^-20.8 of its
+// range of those of the Gaussian, as the weights of all pixels show (python/tests/test_filter.py
+// has the largest steps of each). With a sigma of V steps squared, sampling adds multiples of
+// exp(-2 * pi^2 * NEAR * (V - NEAR) / V) or less, and the Gaussians end at 5.7 of their sigma.
+#define NEAR 1.1        // variance, in steps squared
+#define LEAST_STEPS 1.9 // of a sigma
 #define LINE_CUT 5.7
 
 static void init_coarse(struct conv_stencil *stencil, const struct conv_filter *filter)
@@ -172,14 +173,14 @@ static void init_coarse(struct conv_stencil *stencil, const struct conv_filter *
     struct conv_coarse *coarse = &stencil->coarse;
     struct conv_decimated *d = &stencil->decimated;
     int s = 0, last = (int)(sizeof steps / sizeof steps[0]) - 1;
-    while (s < last && d->sigma < LEAST_STEPS * steps[s])
+    while (s < last && filter->real.sigma < LEAST_STEPS * steps[s])
         s++;
     int step = d->step = steps[s], reach = CONV_COARSE_REACH * step;
-    double variance = d->sigma * d->sigma / (step * step) - 2, sum = 0;
+    double sigma = filter->real.sigma / step, variance = sigma * sigma - 2 * NEAR, sum = 0;
     d->radius = (int)ceil(LINE_CUT * sqrt(variance));
     d->around = 2 * CONV_COARSE_REACH;
     for (int i = 0; i < reach; i++)
-        sum += (i ? 2 : 1) * (coarse->near[i] = exp(-0.5 * i * i / (step * step)));
+        sum += (i ? 2 : 1) * (coarse->near[i] = exp(-0.5 * i * i / (NEAR * step * step)));
     for (int i = 0; i < reach; i++)
         coarse->near[i] /= sum;
     for (int k = 0; k < step; k++) {
@@ -193,7 +194,7 @@ static void init_coarse(struct conv_stencil *stencil, const struct conv_filter *
         sum += (i ? 2 : 1) * (coarse->line[i] = exp(-0.5 * i * i / variance));
     for (int i = 0; i <= d->radius; i++)
         coarse->line[i] /= sum;
-    coarse->amount = d->gain;
+    coarse->amount = filter->real.gain;
     stencil->fkeep_below = (float)filter->threshold;
 }
 
@@ -227,7 +228,7 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .floats = float_samples,
         .decimated = filter->decimated,
     };
-    if (stencil->decimated.step && float_samples)
+    if (float_samples && filter->real.sigma > 0)
         init_coarse(stencil, filter);
     else if (stencil->decimated.step)
         init_decimated(stencil, filter, unit);

@@ -133,8 +133,8 @@ struct filtering {
 static int band_rows(const struct conv_chain_op *op, const struct conv_group_plane *plane)
 {
     size_t rows = GROUP_BAND_BYTES / conv_image_stride(plane->width, plane->depth) / 2 * 2;
-    size_t least =
-        2 + (size_t)LEAST_REACHES * (size_t)conv_decimated_reach(&op->stencil[0].decimated);
+    const struct conv_stencil *stencil = &op->stencil[conv_chain_at(plane->depth)];
+    size_t least = 2 + (size_t)LEAST_REACHES * (size_t)conv_decimated_reach(&stencil->decimated);
     rows = rows < least ? least : rows;
     return rows < (size_t)plane->height ? (int)rows : plane->height;
 }

@@ -39,19 +39,21 @@ struct conv_decimated {
     // 0: the result is the Gaussian; else the sample plus amount / CONV_DECIMATED_AMOUNT times its
     // difference from that.
     int32_t amount, around; // around: steps that the result depends on beyond the line
-    double sigma, gain;     // what these integers stand for; the latter is the amount
 };
 
 // The real coefficients of a parametric filter, for float32 samples: up to two products of a column
-// and a row that is a multiple of it, plus single ones. The integers of `coef` may be fewer.
+// and a row that is a multiple of it, plus single ones. The integers of `coef` may be fewer. A
+// Gaussian with a sigma takes a coarse image instead, see kernels/stencil.
+#define CONV_REAL_MAX_SIDE 39
 #define CONV_REAL_MOST_LINES 2
 #define CONV_REAL_MOST_TAPS 128
 
 struct conv_real {
     int side; // odd, of lines and of the square of taps; 0: there are none
     int lines, taps;
-    double column[CONV_REAL_MOST_LINES][CONV_FILTER_MAX_SIDE];
-    double row[CONV_REAL_MOST_LINES][CONV_FILTER_MAX_SIDE];
+    double sigma, gain; // gain: 0, or of the sample's difference from the Gaussian, which is added
+    double column[CONV_REAL_MOST_LINES][CONV_REAL_MAX_SIDE];
+    double row[CONV_REAL_MOST_LINES][CONV_REAL_MAX_SIDE];
     struct conv_real_tap {
         int32_t x, y; // from the centre
         double coef;

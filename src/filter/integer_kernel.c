@@ -374,8 +374,10 @@ void conv_filter_decimate(struct conv_filter *filter, double sigma, double amoun
     filter->width = filter->height = 1;
     filter->coef[0] = filter->scale = 1;
     filter->deviation = INFINITY;
+    filter->real.sigma = sigma;
+    filter->real.gain = amount;
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
-        struct conv_decimated d = {.step = steps[s], .around = 4, .sigma = sigma, .gain = amount};
+        struct conv_decimated d = {.step = steps[s], .around = 4};
         d.amount = (int32_t)floor(amount * CONV_DECIMATED_AMOUNT + 0.5);
         // The larger, the narrower is the bell; the best ones, found by trying, grow with sigma.
         double shape = fmin(10, fmax(8.2, 4.2 + 3.2 * sigma / d.step));

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #define MOST_NUMBERS 3 // of one filter
-// The largest sigma of a Gaussian as a matrix: 15 pixels are 3 sigma.
+// The largest sigma of a Gaussian as a matrix: 15 pixels are 3 sigma. Of float32 samples: 19.5
+// pixels are 5.1.
 #define ONE_PASS 5.0
+#define ONE_FLOAT_PASS 3.8
 #define MOST_SIGMA 250.0 // of the others
 
 // The numbers of a filter. One that is not given is 1 if it is a factor, which has no unit, else 0.
@@ -22,20 +24,27 @@ struct numbers {
 // message.
 struct result {
     struct conv_filter *filter; // zeros
+    bool precise;               // only `real` is to be set, for float32 samples
     const char *reason;         // NULL: no failure
 };
 
 #define SIDE CONV_FILTER_MAX_SIDE
 #define HALF (SIDE / 2)
-#define CUT 4.0               // of a Gaussian, in sigma
+#define CUT 4.0 // of a Gaussian, in sigma
+// The same for float32 samples: what lies 5.04 sigma or more away has a weight of 2^-20, in two
+// directions, so that no result is off by more than that share of the range.
+#define REAL_CUT 5.04
+#define REAL_SIDE CONV_REAL_MAX_SIDE
 #define LEAST_PASSES 7        // taps of a line from which two passes are faster than one
 #define NO_TIES (1 + 0x1p-40) // no float32 sum of rational weights is halfway, where errors decide
 
-// A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less. Returns
-// its side.
-static int gaussian_line(double line[SIDE], double sigma)
+// A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less; for
+// float32 samples at 5.04 sigma or 19.5 pixels. Returns its side.
+static int gaussian_line(double line[REAL_SIDE], double sigma, bool precise)
 {
-    int half = (int)fmin(HALF, ceil(CUT * sigma)), side = 2 * half + 1;
+    double most = precise ? REAL_SIDE / 2 : HALF;
+    int half = (int)fmin(most, ceil(precise ? REAL_CUT * sigma - 0.5 : CUT * sigma));
+    int side = 2 * half + 1;
     double sum = 0;
     for (int i = 0; i < side; i++) {
         double x = i - half;
@@ -49,8 +58,8 @@ static int gaussian_line(double line[SIDE], double sigma)
 
 static void make_gaussian_fast(struct result *result, const struct numbers *given)
 {
-    double line[SIDE];
-    int side = gaussian_line(line, given->value[0]);
+    double line[REAL_SIDE];
+    int side = gaussian_line(line, given->value[0], false);
     conv_integer_separable_bytes(result->filter, line, side);
 }
 
@@ -66,20 +75,29 @@ static void add_real(struct conv_filter *filter, const double *line, int side, d
     real->lines++;
 }
 
-// The integers that stand for the products of lines and a multiple of the sample, which is added.
-static void make_integers(struct conv_filter *filter, double sample, int total)
+// Float32 samples take a coarse image if lines are too short.
+static void set_large(struct conv_real *real, double sigma, double gain)
 {
-    struct conv_real *real = &filter->real;
+    real->sigma = sigma > ONE_FLOAT_PASS ? sigma : 0;
+    real->gain = gain;
+}
+
+// The integers that stand for the products of lines and a multiple of the sample, which is added.
+static void make_integers(struct result *result, double sample, int total)
+{
+    struct conv_real *real = &result->filter->real;
     double matrix[CONV_FILTER_MAX_TAPS] = {0};
     int side = real->side;
+    if (sample != 0)
+        real->tap[real->taps++] = (struct conv_real_tap){.coef = sample};
+    if (result->precise)
+        return;
     for (int k = 0; k < real->lines * side * side; k++) {
         int line = k / (side * side), at = k % (side * side);
         matrix[at] += real->column[line][at / side] * real->row[line][at % side];
     }
     matrix[side * side / 2] += sample;
-    if (sample != 0)
-        real->tap[real->taps++] = (struct conv_real_tap){.coef = sample};
-    conv_integer_matrix(filter, matrix, side, side, total);
+    conv_integer_matrix(result->filter, matrix, side, side, total);
 }
 
 static void make_matrix(struct conv_filter *filter, const double *matrix, int side)
@@ -93,10 +111,11 @@ static void make_matrix(struct conv_filter *filter, const double *matrix, int si
     conv_integer_matrix(filter, matrix, side, side, 1);
 }
 
-static void make_product(struct conv_filter *filter, const double *line, int side)
+static void make_product(struct result *result, const double *line, int side)
 {
-    conv_integer_separable(filter, line, side);
-    add_real(filter, line, side, NO_TIES);
+    if (!result->precise)
+        conv_integer_separable(result->filter, line, side);
+    add_real(result->filter, line, side, NO_TIES);
 }
 
 // The mean of a square with sides of 2 * radius + 1; a pixel that it covers in part counts in
@@ -108,7 +127,7 @@ static void make_blur(struct result *result, const struct numbers *given)
     for (int i = 0; i < side; i++)
         line[i] = 1 / (2 * radius + 1);
     line[0] = line[side - 1] = (1 - (half - radius)) / (2 * radius + 1);
-    make_product(result->filter, line, side);
+    make_product(result, line, side);
 }
 
 // True if 32 bits hold its sums of 16-bit samples, so that a matrix is fast at every depth.
@@ -124,17 +143,18 @@ static bool has_small_sums(const struct conv_filter *filter)
 // THRESHOLD.
 static void make_unsharp(struct result *result, const struct numbers *given)
 {
-    double line[SIDE], amount = given->value[1];
+    double line[REAL_SIDE], amount = given->value[1];
     struct conv_filter *filter = result->filter;
     filter->threshold = amount * given->value[2];
     if (given->value[0] > ONE_PASS) {
         conv_filter_decimate(filter, given->value[0], amount);
         return;
     }
-    int side = gaussian_line(line, given->value[0]);
+    int side = gaussian_line(line, given->value[0], result->precise);
     add_real(filter, line, side, -amount);
-    make_integers(filter, 1 + amount, 1);
-    if (filter->width < LEAST_PASSES || has_small_sums(filter))
+    make_integers(result, 1 + amount, 1);
+    set_large(&filter->real, given->value[0], amount);
+    if (result->precise || filter->width < LEAST_PASSES || has_small_sums(filter))
         return;
     struct conv_filter passes = *filter;
     if (conv_integer_sharpen(&passes, line, side, amount))
@@ -184,8 +204,8 @@ static void make_emboss(struct result *result, const struct numbers *given)
 // With the variance of the line instead of SIGMA squared in the second derivative, it sums to 0.
 static void make_log(struct result *result, const struct numbers *given)
 {
-    double line[SIDE], sum[SIDE], difference[SIDE], sigma = given->value[0];
-    int side = gaussian_line(line, sigma), half = side / 2;
+    double line[REAL_SIDE], sum[REAL_SIDE], difference[REAL_SIDE], sigma = given->value[0];
+    int side = gaussian_line(line, sigma, result->precise), half = side / 2;
     double variance = 0;
     for (int i = 0; i < side; i++)
         variance += (i - half) * (i - half) * line[i];
@@ -197,35 +217,37 @@ static void make_log(struct result *result, const struct numbers *given)
     }
     add_real(result->filter, sum, side, 0.5);
     add_real(result->filter, difference, side, -0.5);
-    make_integers(result->filter, 0, 0);
+    make_integers(result, 0, 0);
 }
 
 // A Gaussian minus another one.
 static void make_dog(struct result *result, const struct numbers *given)
 {
-    double line[2][SIDE];
-    int sides[] = {gaussian_line(line[0], given->value[0]),
-                   gaussian_line(line[1], given->value[1])};
+    double line[2][REAL_SIDE];
+    int sides[] = {gaussian_line(line[0], given->value[0], result->precise),
+                   gaussian_line(line[1], given->value[1], result->precise)};
     int side = sides[0] > sides[1] ? sides[0] : sides[1];
     if (given->value[0] == given->value[1]) {
         result->reason = "S1 and S2 are equal, so that every result would be 0";
         return;
     }
     for (int k = 0; k < 2; k++) {
-        double wide[SIDE] = {0};
+        double wide[REAL_SIDE] = {0};
         memcpy(wide + (side - sides[k]) / 2, line[k], (size_t)sides[k] * sizeof *wide);
         add_real(result->filter, wide, side, k ? -1 : 1);
     }
-    make_integers(result->filter, 0, 0);
+    make_integers(result, 0, 0);
 }
 
 static void make_gaussian(struct result *result, const struct numbers *given)
 {
-    double line[SIDE], sigma = given->value[0];
-    if (sigma > ONE_PASS)
+    double line[REAL_SIDE], sigma = given->value[0];
+    if (sigma > ONE_PASS) {
         conv_filter_decimate(result->filter, sigma, 0);
-    else
-        make_product(result->filter, line, gaussian_line(line, sigma));
+        return;
+    }
+    make_product(result, line, gaussian_line(line, sigma, result->precise));
+    set_large(&result->filter->real, sigma, 0);
 }
 
 // --- the table ----------------------------------------------------------------------------------
@@ -366,6 +388,11 @@ enum conv_status conv_filter_make_parametric(struct conv_filter *filter, const c
     builders[row].build(&result, &given);
     if (result.reason)
         return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': %s", text, result.reason);
+    if (filter->real.lines) {
+        struct conv_filter precise = {0};
+        builders[row].build(&(struct result){.filter = &precise, .precise = true}, &given);
+        filter->real = precise.real;
+    }
     snprintf(filter->name, sizeof filter->name, "%s", text);
     return CONV_OK;
 }

@@ -201,6 +201,8 @@ static enum conv_status apply_options(struct conv_filter *filter,
         return conv_err_hint(err, options->divisor ? CONV_HINT_DIVISOR : CONV_HINT_BIAS, 0,
                              conv_err_set(err, CONV_ERR_USAGE,
                                           "not for '%s', which is not one kernel", filter->name));
+    if (options->divisor || options->bias)
+        filter->real.sigma = 0;
     if (options->flip)
         conv_filter_flip(filter);
     if (options->divisor) {

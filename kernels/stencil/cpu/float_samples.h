@@ -16,10 +16,10 @@
 #define LINE_VECTORS 2 // each with as many sums; enough to hide the latency of an addition
 #define LINE_CHUNK (4 * LINE_VECTORS * LINE_LANES)
 #define MOST_CHANNELS 4
-#define MOST_HALO ((CONV_FILTER_MAX_SIDE - 1) * MOST_CHANNELS)
+#define MOST_HALO ((CONV_REAL_MAX_SIDE - 1) * MOST_CHANNELS)
 // Samples of a line: those of a strip up to the end of the last block, and the halo.
-#define SAMPLE_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 128)
-_Static_assert(LINE_CHUNK <= CONV_CPU_BLOCK && MOST_HALO <= 128, "a chunk and the halo fit");
+#define SAMPLE_LINE (CONV_CPU_STRIP + CONV_CPU_BLOCK + 160)
+_Static_assert(LINE_CHUNK <= CONV_CPU_BLOCK && MOST_HALO <= 160, "a chunk and the halo fit");
 
 struct sample_tap {
     int column, row; // samples from the first tap's, and rows
@@ -30,7 +30,7 @@ struct sample_tap {
 };
 
 // Rows of samples, topmost first, from the first tap of a result on.
-typedef const float *tap_lines[CONV_FILTER_MAX_SIDE];
+typedef const float *tap_lines[CONV_REAL_MAX_SIDE];
 
 // Derived once per plan.
 struct sample_constants {
@@ -250,9 +250,9 @@ struct line_job {
     double *sums;
     float *out; // LINE_LANES lines of results
     bool streams;
-    const float *line[CONV_FILTER_MAX_SIDE + LINE_LANES - 1]; // of the ring, topmost first
-    int rows;                                                 // of results
-    uint8_t *written[LINE_LANES];                             // these
+    const float *line[CONV_REAL_MAX_SIDE + LINE_LANES - 1]; // of the ring, topmost first
+    int rows;                                               // of results
+    uint8_t *written[LINE_LANES];                           // these
     const float *next[LINE_LANES]; // source rows that the next results will need
 };
 

@@ -244,7 +244,7 @@ static void plan_sums(struct conv_cpu_plan *plan, const struct conv_stencil *ste
         // A magnitude's taps are kept twice.
         int lists = stencil->magnitude ? 2 : 1;
         bool fits = lists * stencil->width * stencil->height <= CONV_FILTER_MAX_TAPS;
-        plan->sums = fits ? CONV_CPU_SAMPLES : CONV_CPU_NONE;
+        plan->sums = fits || stencil->real.side ? CONV_CPU_SAMPLES : CONV_CPU_NONE;
         return;
     }
     if (stencil->channels > 1) {

@@ -191,8 +191,8 @@ static __device__ __host__ inline int precise_sum_pitch(int side)
 }
 
 // Blocks of 4 warps compute 128 x 16 samples, then the 128 x 16 below. Shared memory: these with
-// their halo, at most 46 rows of 164 samples, and for one product at a time the sums down their
-// columns, 16 rows of up to 159 (50 KB; compute capability 7.5 has 64). A thread computes 16 sums
+// their halo, at most 54 rows of 172 samples, and for one product at a time the sums down their
+// columns, 16 rows of up to 167 (59 KB; compute capability 7.5 has 64). A thread computes 16 sums
 // down a column, then 16 along a row. Results take the place of the sums, so that a warp stores
 // whole rows.
 static __global__ void __launch_bounds__(precise_shape::THREADS, 4)
