@@ -176,21 +176,32 @@ static void compute_set(struct image_run *run, int maps, const float *samples, u
     }
 }
 
+// Where each tap reads cache lines of its own, samples and weights of some stay in the level 1
+// cache for all tiles of a set.
+#define TAPS_TOGETHER 128
+
 // The same of rows of outputs in vectors across maps.
 static void compute_set_across(struct image_run *run, int maps, const float *samples, uint8_t *dst,
                                int rows, int count, vec *results)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    struct tile *tile = &run->tile;
+    struct tile *tile = &run->tile, part;
     int vectors = (maps + LANES - 1) / LANES, most = ACROSS_OUTPUTS(vectors);
     tile->step = rows * count;
-    for (int i = 0; i < rows; i++)
-        for (int n = (count + most - 1) / most, done = 0, some; n > 0; n--, done += some) {
-            some = (count - done + n - 1) / n; // of tiles about equally large
-            tile->samples = samples + i * blocked->pitch + done;
-            tile->results = results + i * count + done;
-            across_tiles[0][vectors][some](tile);
-        }
+    part = *tile;
+    for (; part.offsets < tile->offsets_end; part.offsets = part.offsets_end) {
+        bool ends = !blocked->adjoining || tile->offsets_end - part.offsets <= TAPS_TOGETHER;
+        part.offsets_end = ends ? tile->offsets_end : part.offsets + TAPS_TOGETHER;
+        for (int i = 0; i < rows; i++)
+            for (int n = (count + most - 1) / most, done = 0, some; n > 0; n--, done += some) {
+                some = (count - done + n - 1) / n; // of tiles about equally large
+                part.samples = samples + i * blocked->pitch + done;
+                part.results = results + i * count + done;
+                across_tiles[0][vectors][some](&part);
+            }
+        part.weights += TAPS_TOGETHER * vectors * LANES;
+        part.continues = true;
+    }
     int together = count == blocked->width ? rows : 1; // rows of which dst is without gaps
     for (int v = 0; v < vectors && run->ends; v++)
         for (int i = 0; i < rows; i += together)
