@@ -10,6 +10,7 @@
 #include "support/guard.h"
 #include "support/png_make.h"
 #include "support/random.h"
+#include "support/rows.h"
 #include "support/unit.h"
 
 #define MOST 100000 // bytes of data: three times what a distance can reach
@@ -18,40 +19,6 @@
 #define LONG_FLIPS 10 // each kind of damage once
 
 static uint64_t seed;
-
-// --- data and streams ----------------------------------------------------------------------------
-
-enum { NOISE, DELTAS, RUNS, PIECES, RARE, KINDS };
-
-static void fill(uint8_t *data, size_t size, int kind)
-{
-    for (size_t i = 0; i < size; i++) {
-        unsigned bits = random_below(&seed, 1u << 16);
-        switch (kind) {
-        case NOISE:
-            data[i] = (uint8_t)bits;
-            break;
-        case DELTAS: // as filtered photographs: short codewords, matches of three to five
-            data[i] = (uint8_t)((bits & 3) + (bits >> 2 & 3) + (bits >> 4 & 7) - 6);
-            break;
-        case RUNS: // distances below 16, which overlap
-            data[i] = i > 20 && bits % 16 ? data[i - 1 - bits % 3 * 4] : (uint8_t)(bits >> 8);
-            break;
-        case PIECES: // from anywhere before, of any length
-            data[i] = (uint8_t)(bits & 15);
-            if (i > 300 && bits % 8 == 0) {
-                size_t from = random_below(&seed, (unsigned)(i - 300)),
-                       length = 3 + random_below(&seed, 290);
-                for (; length > 0 && i < size; length--)
-                    data[i++] = data[from++];
-                i--;
-            }
-            break;
-        default: // codewords of all lengths up to the longest
-            data[i] = (uint8_t)(__builtin_ctz(bits | 1u << 15) * 16 + (bits >> 12 & 1));
-        }
-    }
-}
 
 // --- the comparison ------------------------------------------------------------------------------
 
@@ -118,9 +85,9 @@ UNIT_TEST(streams_are_what_zlib_says)
     assert_true(bench && data);
     bench->in = guard_alloc(2 * MOST + 100);
     bench->out = guard_alloc(MOST + CONV_INFLATE_SLACK);
-    for (int kind = 0; kind < KINDS; kind++) {
+    for (int kind = 0; kind < ROWS_ALL_KINDS; kind++) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
-            fill(data, sizes[s], kind);
+            rows_fill(&seed, data, sizes[s], sizes[s], kind);
             for (int i = 0; i < (CONV_SANITIZED ? 8 : 20); i++) {
                 struct png_file stream =
                     png_make_zlib_as(data, sizes[s], levels[i % 4], strategies[i / 4],

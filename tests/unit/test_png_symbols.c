@@ -4,7 +4,10 @@
 #include <zlib.h>
 
 #include "png/cuda/symbols.cuh"
+#include "support/deflate_make.h"
+#include "support/png_make.h"
 #include "support/random.h"
+#include "support/rows.h"
 #include "support/unit.h"
 
 #define MOST 60000 // bytes of data
@@ -130,34 +133,14 @@ static uint32_t put_block(uint8_t *out, uint32_t size, const struct codes *codes
 static uint8_t data[MOST], decoded[MOST];
 static uint32_t words[MOST]; // a stream, followed by zeros
 
-static uint32_t make_stream(uint32_t size, int level, int strategy)
+static void make_stream(uint32_t size, int level, int strategy)
 {
-    z_stream z = {0};
-    assert_int_equal(
-        deflateInit2(&z, level, Z_DEFLATED, -15, 1 + (int)random_below(&seed, 9), strategy), Z_OK);
+    struct png_file zlib =
+        png_make_zlib_as(data, size, level, strategy, 1 + (int)random_below(&seed, 9));
+    assert_true(zlib.size < sizeof words - 64);
     memset(words, 0, sizeof words);
-    z.next_in = data;
-    z.avail_in = size;
-    z.next_out = (uint8_t *)words;
-    z.avail_out = sizeof words - 64;
-    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-    deflateEnd(&z);
-    return (uint32_t)z.total_out;
-}
-
-static void fill(uint32_t size, int kind)
-{
-    for (uint32_t i = 0; i < size; i++) {
-        unsigned bits = random_below(&seed, 1u << 16);
-        data[i] = (uint8_t)(kind == 0   ? bits
-                            : kind == 1 ? (bits & 3) + (bits >> 2 & 7)
-                            : kind == 2 ? i / 700
-                                        : (unsigned)__builtin_ctz(bits | 1u << 15) * 16 + (i & 1));
-        if (kind == 1 && i > 2000 && bits % 64 == 0)
-            for (unsigned from = i - random_below(&seed, 2000) - 1, n = bits % 250;
-                 n > 0 && i + 1 < size; n--)
-                data[i++] = data[from++];
-    }
+    memcpy(words, zlib.data + 2, zlib.size - 6);
+    png_make_free(&zlib);
 }
 
 UNIT_TEST(test_streams)
@@ -169,7 +152,7 @@ UNIT_TEST(test_streams)
     for (int i = 0; i < 120; i++) {
         seed = (uint64_t)i;
         uint32_t size = 1 + random_below(&seed, i % 10 ? 3000 : MOST - 600), made = 0;
-        fill(size, (int)random_below(&seed, 4));
+        rows_fill(&seed, data, size, size, (int)random_below(&seed, ROWS_ALL_KINDS));
         make_stream(size, 1 + (int)random_below(&seed, 9), strategies[i % 5]);
         struct bits bits = read_bits(words, 0);
         for (uint32_t last = 0; !last; blocks++) {
@@ -204,8 +187,8 @@ UNIT_TEST(test_limits)
 {
     static struct codes codes;
     seed = 5;
-    fill(4000, 1);
-    make_stream(4000, 9, Z_DEFAULT_STRATEGY);
+    rows_fill(&seed, data, 20000, 20000, ROWS_DELTAS);
+    make_stream(20000, 9, Z_DEFAULT_STRATEGY);
     struct bits head = read_bits(words, 0);
     take_bits(&head, 3);
     assert_true(read_head(&codes, &head, 2));
@@ -228,26 +211,21 @@ UNIT_TEST(test_limits)
 // runs.
 static bool zlib_takes(const uint8_t *lengths)
 {
-    uint8_t out[8];
-    memset(words, 0, 4096);
-    uint8_t *bytes = (uint8_t *)words;
-    uint32_t at = 0;
-#define PUT(value, count)                                                                          \
-    for (int b = 0; b < (count); b++, at++)                                                        \
-    bytes[at / 8] |= (uint8_t)(((unsigned)(value) >> b & 1) << at % 8)
-    PUT(5, 3); // the last block, type 2
-    PUT(286 - 257, 5);
-    PUT(30 - 1, 5);
-    PUT(15, 4);
+    uint8_t stream[4096], out[8];
+    struct deflate_make make = {.data = stream, .room = sizeof stream};
+    deflate_make_bits(&make, 5, 3); // the last block, type 2
+    deflate_make_bits(&make, 286 - 257, 5);
+    deflate_make_bits(&make, 30 - 1, 5);
+    deflate_make_bits(&make, 15, 4);
     for (uint32_t i = 0; i < PRECODES; i++)
-        PUT(precode_symbol(i) < 16 ? 4 : 0, 3);
+        deflate_make_bits(&make, precode_symbol(i) < 16 ? 4 : 0, 3);
     for (int i = 0; i < 286 + 30; i++) {
         uint8_t length = lengths[i < 286 ? i : i - 286 + LITLENS];
         for (int bit = 3; bit >= 0; bit--)
-            PUT(length >> bit, 1);
+            deflate_make_bits(&make, length >> bit & 1, 1);
     }
-#undef PUT
-    z_stream z = {.next_in = bytes, .avail_in = (at + 7) / 8, .next_out = out, .avail_out = 8};
+    deflate_make_end(&make, 0);
+    z_stream z = {.next_in = stream, .avail_in = (uInt)make.size, .next_out = out, .avail_out = 8};
     assert_int_equal(inflateInit2(&z, -15), Z_OK);
     int result = Z_OK; // up to the end of the block's head, or an error
     while (result == Z_OK && !(z.data_type & 256))
