@@ -23,6 +23,8 @@ struct site {
     const char *file;
     int line;
 };
+// The last parameter of what is called there.
+#define EMULATED_HERE emulated::site where = {__builtin_FILE(), __builtin_LINE()}
 
 // These do not change while a thread runs. They are functions and not variables, so that a race
 // detector does not take them for shared memory.

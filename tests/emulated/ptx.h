@@ -167,18 +167,17 @@ static inline void multiply(int32_t *const (&d)[4], const fragments &own, bool a
     static inline void mma_sync_aligned_m16n8k32_row_col_##types(                                  \
         int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t a2, \
         uint32_t a3, uint32_t b0, uint32_t b1, int32_t c0, int32_t c1, int32_t c2, int32_t c3,     \
-        const char *file = __builtin_FILE(), int line = __builtin_LINE())                          \
+        EMULATED_HERE)                                                                             \
     {                                                                                              \
         multiply({&d0, &d1, &d2, &d3}, {{a0, a1, a2, a3}, {b0, b1}}, a_signed, b_signed,           \
-                 {c0, c1, c2, c3}, {file, line});                                                  \
+                 {c0, c1, c2, c3}, where);                                                         \
     }                                                                                              \
     static inline void mma_sync_aligned_m16n8k16_row_col_##types(                                  \
         int32_t &d0, int32_t &d1, int32_t &d2, int32_t &d3, uint32_t a0, uint32_t a1, uint32_t b0, \
-        int32_t c0, int32_t c1, int32_t c2, int32_t c3, const char *file = __builtin_FILE(),       \
-        int line = __builtin_LINE())                                                               \
+        int32_t c0, int32_t c1, int32_t c2, int32_t c3, EMULATED_HERE)                             \
     {                                                                                              \
         multiply({&d0, &d1, &d2, &d3}, {{a0, a1, 0, 0}, {b0, 0}}, a_signed, b_signed,              \
-                 {c0, c1, c2, c3}, {file, line});                                                  \
+                 {c0, c1, c2, c3}, where);                                                         \
     }
 MULTIPLY_BYTES(s32_u8_s8_s32, false, true)
 MULTIPLY_BYTES(s32_s8_u8_s32, true, false)
@@ -193,11 +192,9 @@ static inline void sub_f16x2(uint32_t &to, uint32_t a, uint32_t b)
 // Of 16-bit floats, two in a register: bits of products below 2^-24 are lost, as on an H200.
 static inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
     float &d0, float &d1, float &d2, float &d3, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-    uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3,
-    const char *file = __builtin_FILE(), int line = __builtin_LINE())
+    uint32_t b0, uint32_t b1, float c0, float c1, float c2, float c3, EMULATED_HERE)
 {
-    auto all =
-        emulated::exchange<fragments>({file, line}, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
+    auto all = emulated::exchange<fragments>(where, 0xffffffffu, {{a0, a1, a2, a3}, {b0, b1}});
     int lane = emulated::lane(), g = lane / 4, t = lane % 4;
     float *const d[] = {&d0, &d1, &d2, &d3};
     const double c[] = {c0, c1, c2, c3};
@@ -212,10 +209,9 @@ static inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
     }
 }
 
-static inline void elect_sync(none, bool &elected, uint32_t mask,
-                              const char *file = __builtin_FILE(), int line = __builtin_LINE())
+static inline void elect_sync(none, bool &elected, uint32_t mask, EMULATED_HERE)
 {
-    emulated::exchange<int>({file, line}, mask, 0);
+    emulated::exchange<int>(where, mask, 0);
     elected = emulated::lane() == emulated::leader(mask);
 }
 

@@ -8,10 +8,9 @@
 
 #define __forceinline__ static inline
 
-static inline int __syncthreads_or(int value, const char *file = __builtin_FILE(),
-                                   int line = __builtin_LINE())
+static inline int __syncthreads_or(int value, EMULATED_HERE)
 {
-    return emulated::meet_block_with({file, line}, value != 0);
+    return emulated::meet_block_with(where, value != 0);
 }
 
 #endif

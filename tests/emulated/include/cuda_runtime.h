@@ -319,88 +319,67 @@ static inline size_t __cvta_generic_to_global(const void *p)
 // --- threads that meet ---------------------------------------------------------------------------
 // A collective is identified by the line that calls it.
 
-static inline void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+static inline void __syncthreads(EMULATED_HERE)
 {
-    emulated::meet_block({file, line});
+    emulated::meet_block(where);
 }
 
-static inline void __syncwarp(uint32_t mask = 0xffffffffu, const char *file = __builtin_FILE(),
-                              int line = __builtin_LINE())
+static inline void __syncwarp(uint32_t mask = 0xffffffffu, EMULATED_HERE)
 {
-    emulated::exchange<int>({file, line}, mask, 0);
+    emulated::exchange<int>(where, mask, 0);
 }
 
-static inline uint32_t __ballot_sync(uint32_t mask, bool predicate,
-                                     const char *file = __builtin_FILE(),
-                                     int line = __builtin_LINE())
+static inline uint32_t __ballot_sync(uint32_t mask, bool predicate, EMULATED_HERE)
 {
-    auto lanes = emulated::exchange<uint32_t>({file, line}, mask, predicate);
+    auto lanes = emulated::exchange<uint32_t>(where, mask, predicate);
     uint32_t ballot = 0;
     for (int i = 0; i < 32; i++)
         ballot |= (mask >> i & 1 & lanes[i]) << i;
     return ballot;
 }
 
-static inline bool __all_sync(uint32_t mask, bool predicate, const char *file = __builtin_FILE(),
-                              int line = __builtin_LINE())
+static inline bool __all_sync(uint32_t mask, bool predicate, EMULATED_HERE)
 {
-    return __ballot_sync(mask, predicate, file, line) == mask;
+    return __ballot_sync(mask, predicate, where) == mask;
 }
 
-static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t value,
-                                         const char *file = __builtin_FILE(),
-                                         int line = __builtin_LINE())
+static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t value, EMULATED_HERE)
 {
-    auto all = emulated::exchange<uint32_t>({file, line}, mask, value);
+    auto all = emulated::exchange<uint32_t>(where, mask, value);
     uint32_t sum = 0;
     for (int i = 0; i < 32; i++)
         sum += mask >> i & 1 ? all[i] : 0;
     return sum;
 }
 
-static inline uint32_t __shfl_sync(uint32_t mask, uint32_t value, int lane,
-                                   const char *file = __builtin_FILE(), int line = __builtin_LINE())
+template <typename T> static inline T __shfl_sync(uint32_t mask, T value, int lane, EMULATED_HERE)
 {
-    return emulated::exchange<uint32_t>({file, line}, mask, value)[lane & 31];
+    return emulated::exchange<T>(where, mask, value)[lane & 31];
 }
 
-static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t value, uint32_t lanes,
-                                      const char *file = __builtin_FILE(),
-                                      int line = __builtin_LINE())
+static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t value, uint32_t lanes, EMULATED_HERE)
 {
     int from = emulated::lane() - (int)lanes;
-    auto all = emulated::exchange<uint32_t>({file, line}, mask, value);
+    auto all = emulated::exchange<uint32_t>(where, mask, value);
     return from < 0 ? value : all[from];
 }
 
 template <typename T>
-static inline T __shfl_xor_sync(uint32_t mask, T value, int lanes,
-                                const char *file = __builtin_FILE(), int line = __builtin_LINE())
+static inline T __shfl_xor_sync(uint32_t mask, T value, int lanes, EMULATED_HERE)
 {
-    return emulated::exchange<T>({file, line}, mask, value)[emulated::lane() ^ lanes];
+    return emulated::exchange<T>(where, mask, value)[emulated::lane() ^ lanes];
 }
 
-// Of doubles, as overloads.
-static inline double __shfl_sync(uint32_t mask, double value, int lane,
-                                 const char *file = __builtin_FILE(), int line = __builtin_LINE())
-{
-    return emulated::exchange<double>({file, line}, mask, value)[lane & 31];
-}
-
-static inline double __shfl_down_sync(uint32_t mask, double value, uint32_t lanes,
-                                      const char *file = __builtin_FILE(),
-                                      int line = __builtin_LINE())
+static inline double __shfl_down_sync(uint32_t mask, double value, uint32_t lanes, EMULATED_HERE)
 {
     uint32_t from = (uint32_t)emulated::lane() + lanes;
-    auto all = emulated::exchange<double>({file, line}, mask, value);
+    auto all = emulated::exchange<double>(where, mask, value);
     return from > 31 ? value : all[from];
 }
 
-static inline uint32_t __match_any_sync(uint32_t mask, uint32_t value,
-                                        const char *file = __builtin_FILE(),
-                                        int line = __builtin_LINE())
+static inline uint32_t __match_any_sync(uint32_t mask, uint32_t value, EMULATED_HERE)
 {
-    auto lanes = emulated::exchange<uint32_t>({file, line}, mask, value);
+    auto lanes = emulated::exchange<uint32_t>(where, mask, value);
     uint32_t equal = 0;
     for (int i = 0; i < 32; i++)
         if (mask >> i & 1)
