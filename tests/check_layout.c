@@ -17,20 +17,12 @@
 #if CONV_HAVE_CUDA
 
 #define MOST_IMAGES 40 // of a call
-#define GUARD 64
-
-static void die(const char *what)
-{
-    fprintf(stderr, "check_layout: %s\n", what);
-    exit(1);
-}
 
 // One side of a copy: a view, in device memory and in a copy of that memory.
 struct side {
     struct conv_layout_view view; // of the device
     uint8_t *d_memory, *h_memory;
     size_t bytes;
-    bool may_spill; // bytes after a row up to a multiple of 16 hold anything afterwards
 };
 
 struct image {
@@ -44,7 +36,8 @@ static int64_t round_up(int64_t value, int64_t to)
 }
 
 // Chooses a layout of memory for the view's channels and sample type.
-static void lay_out(struct side *side, int width, int height, uint64_t *random)
+static void lay_out(struct side *side, int width, int height, struct device_memory *memory,
+                    uint64_t *random)
 {
     struct conv_layout_view *view = &side->view;
     int64_t size = view->sample_bytes, channels = view->channels;
@@ -79,14 +72,14 @@ static void lay_out(struct side *side, int width, int height, uint64_t *random)
     if (view->padded)
         side->bytes = (size_t)round_up((int64_t)side->bytes, 16);
     side->h_memory = malloc(side->bytes);
-    if (!side->h_memory || cudaMalloc((void **)&side->d_memory, side->bytes))
-        die("no memory");
+    side->d_memory = device_take(memory, side->bytes, "view");
+    if (!side->h_memory)
+        abort();
     for (size_t i = 0; i < side->bytes; i++)
         side->h_memory[i] = (uint8_t)random_bits(random);
     for (int c = 0; c < view->channels; c++)
         view->channel[c] = side->d_memory + lead + c * channel;
-    if (cudaMemcpy(side->d_memory, side->h_memory, side->bytes, cudaMemcpyHostToDevice))
-        die("cannot copy to the device");
+    device_set(memory, side->d_memory, side->h_memory, side->bytes, "view");
 }
 
 static uint8_t *sample_at(const struct side *side, int c, int64_t x, int64_t y)
@@ -133,7 +126,7 @@ static void copy_samples(const struct image *image)
     }
 }
 
-static void make_image(struct image *image, uint64_t *random)
+static void make_image(struct image *image, struct device_memory *memory, uint64_t *random)
 {
     static const int widths[] = {1, 2, 15, 16, 17, 31, 64, 127, 128, 511, 512, 513, 700};
     static const int sizes[] = {1, 2, 4};
@@ -152,18 +145,18 @@ static void make_image(struct image *image, uint64_t *random)
         copy = (struct conv_layout_copy){image->dst.view, image->src.view, image->width,
                                          image->height};
     } while (!conv_layout_can(&copy));
-    lay_out(&image->src, image->width, image->height, random);
-    lay_out(&image->dst, image->width, image->height, random);
+    lay_out(&image->src, image->width, image->height, memory, random);
+    lay_out(&image->dst, image->width, image->height, memory, random);
 }
 
 // True if the destination's memory is as expected; bytes that padding allows to change are not
 // compared.
-static bool is_right(const struct image *image, int index)
+static bool is_right(const struct image *image, int index, struct device_memory *memory)
 {
     const struct side *dst = &image->dst;
     uint8_t *found = malloc(dst->bytes), *expected = dst->h_memory;
-    if (!found || cudaMemcpy(found, dst->d_memory, dst->bytes, cudaMemcpyDeviceToHost))
-        die("cannot copy from the device");
+    if (!found || !device_get(memory, found, dst->d_memory, dst->bytes, "view"))
+        abort();
     int64_t row = (int64_t)image->width * dst->view.sample_bytes;
     for (int c = 0; dst->view.padded && c < dst->view.channels; c++)
         for (int y = 0; y < image->height; y++) {
@@ -188,24 +181,24 @@ static bool is_right(const struct image *image, int index)
 
 static bool run_round(uint64_t *random)
 {
+    struct device_memory memory = {0};
     struct image images[MOST_IMAGES];
     struct conv_layout_copy copies[MOST_IMAGES];
     int count = random_below(random, 4) ? 1 + (int)random_below(random, 6) : MOST_IMAGES;
     for (int i = 0; i < count; i++) {
-        make_image(&images[i], random);
+        make_image(&images[i], &memory, random);
         copies[i] = (struct conv_layout_copy){images[i].dst.view, images[i].src.view,
                                               images[i].width, images[i].height};
     }
-    bool right = conv_cuda_layout_copy(copies, count, NULL) == CONV_OK &&
-                 !device_failed(cudaDeviceSynchronize(), "copies");
+    bool right = !memory.failed && conv_cuda_layout_copy(copies, count, NULL) == CONV_OK &&
+                 device_finish(&memory, "copies") && device_guards_hold(&memory);
     for (int i = 0; i < count; i++) {
         copy_samples(&images[i]);
-        right = right && is_right(&images[i], i);
-        cudaFree(images[i].src.d_memory);
-        cudaFree(images[i].dst.d_memory);
+        right = right && is_right(&images[i], i, &memory);
         free(images[i].src.h_memory);
         free(images[i].dst.h_memory);
     }
+    device_free(&memory);
     return right;
 }
 
