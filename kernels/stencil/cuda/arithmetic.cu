@@ -3,8 +3,9 @@
 // result, with the proof of that, and copies the filter to device memory. Host code only.
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
-#include "kernels/stencil/cuda/stencil_device.cuh"
+#include "kernels/stencil/cuda/decimated.cuh"
 
 static_assert(sizeof(struct taps) <= 4096 - 16,
               "taps and a launch's table fit in kernel parameters");
@@ -114,9 +115,15 @@ enum sum_kind conv_cuda_taps(struct taps *taps, const struct conv_stencil *stenc
     return kind;
 }
 
+// What kernels read from device memory.
+union uploaded {
+    struct taps taps;
+    struct decimated_tables tables;
+};
+
 size_t conv_cuda_upload_bytes(void)
 {
-    return (sizeof(struct taps) + 255) / 256 * 256;
+    return (sizeof(union uploaded) + 255) / 256 * 256;
 }
 
 static cudaError_t query_limits(struct conv_stencil_plan *plan)
@@ -140,10 +147,16 @@ static cudaError_t query_limits(struct conv_stencil_plan *plan)
 
 enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory)
 {
-    struct taps taps = {};
-    conv_cuda_taps(&taps, plan->stencil);
+    union uploaded data;
+    bool tables = plan->stencil->decimated.step > 0;
+    memset(&data, 0, sizeof data);
+    if (!tables)
+        conv_cuda_taps(&data.taps, plan->stencil);
+    else if (plan->stencil->depth < 32)
+        conv_cuda_decimated_tables(&data.tables, plan);
     // A copy from pageable memory may still be under way when cudaMemcpy returns.
-    if (cudaMemcpy(d_memory, &taps, sizeof taps, cudaMemcpyHostToDevice) != cudaSuccess ||
+    size_t bytes = tables ? sizeof data.tables : sizeof data.taps;
+    if (cudaMemcpy(d_memory, &data, bytes, cudaMemcpyHostToDevice) != cudaSuccess ||
         cudaStreamSynchronize(cudaStreamLegacy) != cudaSuccess || query_limits(plan) != cudaSuccess)
         return CONV_ERR_DEVICE;
     plan->cuda.d_taps = d_memory;

@@ -4,7 +4,6 @@
 //
 // Scratch of a plane, in cells of 32 bits (of 16 bits for what is exact in them): coarse samples
 // from -1 - pad on, and filtered samples from -1 on.
-#include "kernels/common/half.h"
 #include "kernels/stencil/cuda/decimated_enlarge.cuh"
 
 // --- a coarse image of integers ------------------------------------------------------------------
@@ -12,29 +11,8 @@
 // down, 16 rows at a time, which depend on 16 + 2 * radius columns and rows. Results are exact sums
 // of 16 bits times two weights of 16 bits, rounded once.
 
-#define WINDOW 32 // columns of a product of rows, and rows of one of columns
-#define MOST_WINDOWS ((STRIP + 2 * MOST_RADIUS - 1) / WINDOW + 1)
 #define FILTER_WARPS 4  // of a block
 #define FILTER_BLOCKS 4 // of a processor
-
-// Tables of the products along rows, whose windows begin `lead` samples early, then along columns,
-// from the first window on. `line`: weights by distance, up to radius + 1. Columns have such an
-// order that a lane has four neighbours at the end.
-__device__ static inline void write_lines(uint32_t *tables, const uint32_t *line, int across,
-                                          int windows, int lead, int radius)
-{
-    for (int i = (int)threadIdx.x; i < (across + windows) * WARP * 4; i += FILTER_WARPS * WARP) {
-        int table = i / (4 * WARP), lane = i / 4 % WARP, r = i % 4, t = lane % 4, half = r / 2;
-        bool rows = table < across;
-        int column = lane / 8 * 4 + r % 2 * 2 + lane / 4 % 2, row = lane / 4 + 8 * (r % 2);
-        int away = rows ? table * WINDOW - lead - column : (table - across) * WINDOW - row;
-        away -= radius;
-        write_word(tables, table, lane, r, [&](int k) {
-            int at = rows ? 8 * t + 4 * half + k : 16 * half + 8 * (k / 2) + 2 * t + k % 2;
-            return line[min(abs(away + at), radius + 1)];
-        });
-    }
-}
 
 // The lane's coarse samples of a window: columns i to i + 7 of rows y and y + 8, as coarse_place
 // counts them.
@@ -66,12 +44,12 @@ __device__ static inline void load_window(uint4 (&rows)[2], int i, int y,
 // The first product of 16 rows, as half of B of the second.
 template <typename Sample>
 __device__ static inline void
-filter_rows(uint32_t (*words)[bytes_of<uint16_t>::ROW_SUM], int left, int top, int windows,
-            const uint4 *tables, const struct grid<Sample> &grid, const struct decimated_filter &f)
+filter_rows(uint32_t (*words)[bytes_of<uint16_t>::ROW_SUM], int left, int top, const uint4 *tables,
+            const struct grid<Sample> &grid, const struct decimated_filter &f)
 {
     int lane = (int)threadIdx.x % WARP;
     int32_t sums[2][bytes_of<uint16_t>::ROW_PARTS][4] = {};
-    for (int a = 0; a < windows; a++) {
+    for (int a = 0; a < f.across_windows; a++) {
         uint4 rows[2];
         load_window(rows, left + a * WINDOW + lane % 4 * 8, top + lane / 4, grid, f);
         add_segment<uint16_t>(sums, rows, tables + a * TABLE_CELLS + lane);
@@ -117,21 +95,17 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
 {
     typedef struct bytes_of<uint16_t> bytes;
     __shared__ uint4 tables[2 * MOST_WINDOWS * TABLE_CELLS];
-    __shared__ uint32_t line[MOST_RADIUS + 2];
     const struct grid<Sample> grid = find_grid<Sample>(f, f.planes[blockIdx.y]);
-    // Windows along rows begin at multiples of 8 coarse samples.
-    int lead = (f.pad - f.radius) & 7, needed = STRIP + 2 * f.radius - 1;
-    int windows = needed / WINDOW + 1, across_windows = (needed + lead) / WINDOW + 1;
+    int windows = f.windows;
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int across = (grid.width - 1) / STRIP + 1;
     int items = across * ((grid.height - 1) / f.filter_rows + 1);
-    for (int i = (int)threadIdx.x; i <= f.radius + 1; i += FILTER_WARPS * WARP)
-        line[i] = i <= f.radius ? f.line[i] : 0;
-    __syncthreads(); // weights of other threads
-    write_lines((uint32_t *)tables, line, across_windows, windows, lead, f.radius);
-    __syncthreads(); // tables
+    ask_tables(tables, f.tables->filter, (f.across_windows + windows) * TABLE_CELLS);
+    __pipeline_commit();
     start_next_kernel();
     wait_for_earlier_kernel();
+    __pipeline_wait_prior(0);
+    __syncthreads(); // tables
     for (int item = (int)blockIdx.x * FILTER_WARPS + warp; item < items;
          item += (int)gridDim.x * FILTER_WARPS) {
         int left = item % across * STRIP, first = item / across * f.filter_rows;
@@ -144,10 +118,10 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
                 if (windows == 1 && top > first)
                     memcpy(words[0], words[1], sizeof words[0]);
                 else
-                    filter_rows(words[0], left - lead, y, across_windows, tables, grid, f);
-                filter_rows(words[1], left - lead, y + STRIP, across_windows, tables, grid, f);
+                    filter_rows(words[0], left - f.lead, y, tables, grid, f);
+                filter_rows(words[1], left - f.lead, y + STRIP, tables, grid, f);
                 add_block<uint16_t>(sums, words,
-                                    tables + (across_windows + b) * TABLE_CELLS + lane);
+                                    tables + (f.across_windows + b) * TABLE_CELLS + lane);
             }
             store_tile(sums, left, top, grid);
         }
@@ -159,6 +133,7 @@ static __global__ void __launch_bounds__(FILTER_WARPS *WARP, FILTER_BLOCKS)
 #define MOST_BLOCKS 65535 // of a launch along x, and planes along y
 
 struct decimated_constants {
+    struct decimated_filter filter; // first, for conv_cuda_decimated_tables
     void (*reduce)(struct decimated_filter);
     void (*share)(struct decimated_filter); // the same with SHARES, for large steps, or NULL
     void (*join)(struct decimated_filter);  // after these, with seams
@@ -166,7 +141,6 @@ struct decimated_constants {
     void (*enlarge)(struct decimated_filter);
     int table_bytes, sample_bytes, sum_bytes; // the last of a strip
     int stage_rows, reducing_blocks;          // of a block that reduces, of a processor
-    struct decimated_filter filter;
 };
 
 template <typename Sample, typename Result>
@@ -217,6 +191,10 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.store_blocks = max(((STRIP - 5) * d.step + 2) / f.block_rows, 1);
     for (f.phases = 1; f.phases * f.block_rows % (STRIP * d.step);)
         f.phases++;
+    // Windows along rows begin at multiples of 8 coarse samples.
+    f.lead = (f.pad - f.radius) & 7;
+    f.windows = (STRIP + 2 * f.radius - 1) / WINDOW + 1;
+    f.across_windows = (STRIP + 2 * f.radius - 1 + f.lead) / WINDOW + 1;
     f.up_parts = d.step < 4 ? 2 : 1;
     for (f.up_phases = 1; f.up_phases * TILE % (2 * d.step);)
         f.up_phases++;
@@ -225,14 +203,6 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.amount = d.amount;
     f.shifted_amount = d.amount * 512;
     f.keep_below = stencil->keep_below;
-    for (int i = 0; i < d.step; i++)
-        for (int k = 0; k < 4; k++) {
-            int away = abs(i - (k - 1) * d.step);
-            f.down[i][k] = away < 2 * d.step ? (uint32_t)d.down[away] : 0;
-            f.halves[i][k] = conv_half_from_float((float)d.up[i][k]);
-        }
-    for (int i = 0; i <= d.radius; i++)
-        f.line[i] = (uint32_t)d.line[i];
     if (stencil->depth == 8)
         stencil->floats ? set_kernels<uint8_t, float>(constants)
                         : set_kernels<uint8_t, uint8_t>(constants);
@@ -393,6 +363,8 @@ static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
     struct decimated_filter f = constants->filter;
     enum conv_status status = CONV_OK;
     f.scratch = (uint8_t *)batch->cuda.scratch;
+    f.tables =
+        (const struct decimated_tables *)plan->cuda.d_taps; // uploaded after the plan was made
     for (int p = 0; p < batch->count && !status; p += MOST_BLOCKS) {
         f.planes = batch->cuda.d_planes + p;
         status = launch(plan, batch->planes + p, min(MOST_BLOCKS, batch->count - p), &f,

@@ -5,17 +5,43 @@
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DECIMATED_CUH
 
+#include <cuda_pipeline.h>
+
 #include "kernels/stencil/cuda/stencil_device.cuh"
 
 #define THREADS 128 // of a block, but of those that reduce
-#define ENLARGED 4  // columns of a thread that enlarges
 #define MOST_STEP CONV_DECIMATED_MAX_STEP
 #define MOST_RADIUS CONV_DECIMATED_MAX_RADIUS
+#define STRIP 16               // coarse columns of a warp, and coarse rows under way
+#define ROW_GROUPS 4           // of 8 rows of pixels, for a second product
+#define SEGMENT 64             // bytes of a row of pixels: 16 of a lane
+#define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
+
+#define WINDOW 32 // coarse columns of a product of rows, and rows of one of columns
+#define MOST_WINDOWS ((STRIP + 2 * MOST_RADIUS - 1) / WINDOW + 1)
+
+#define GROUP 8       // filtered rows of a first product that enlarges
+#define TILE 16       // rows and columns of results of a product
 #define MOST_PHASES 4 // tables of weights of 16 columns
 #define MOST_PARTS 2
 
+// A of the products that enlarge tiles, which repeat.
+struct enlarge_tables {
+    uint4 across[MOST_PHASES * MOST_PARTS][WARP];
+    uint4 down[MOST_STEP / 2][WARP];
+};
+
+// The weights of the three kernels in device memory, as lanes hold them. The products of a strip
+// that is reduced are first those along rows, at most 20, then those along columns, at most 16.
+struct decimated_tables {
+    uint4 reduce[36 * TABLE_CELLS];
+    uint4 filter[2 * MOST_WINDOWS * TABLE_CELLS]; // along rows, along columns
+    struct enlarge_tables enlarge;
+};
+
 struct decimated_filter {
     const struct conv_stencil_plane *planes;
+    const struct decimated_tables *tables;
     uint8_t *scratch;
     int32_t step, radius, border;
     float border_value;
@@ -29,14 +55,22 @@ struct decimated_filter {
     int32_t strips, pitch;    // at most, of a block; of the rows of a stage
     int32_t half_segment;     // that of which 32 bytes are used; -1: there is none
     int32_t filter_rows;      // of a warp that filters integers
-    int32_t up_phases, up_parts, down_phases; // its tables: see write_up
+    int32_t lead, across_windows, windows;    // see write_lines
+    int32_t up_phases, up_parts, down_phases; // see write_up
     int32_t amount, shifted_amount;           // the latter times 2^32 / 2^23, for 8 bits
     int64_t keep_below;
-    uint32_t down[MOST_STEP][4];
-    uint16_t halves[MOST_STEP][4]; // of weights to enlarge, as half-precision numbers
-    uint32_t line[MOST_RADIUS + 1];
 };
-static_assert(sizeof(struct decimated_filter) <= 4096, "kernel parameters end at 4 KB");
+
+// Writes the tables of a plan for integers (decimated_tables.cu).
+extern "C" void conv_cuda_decimated_tables(struct decimated_tables *tables,
+                                           const struct conv_stencil_plan *plan);
+
+// Asks for a part of the tables, for the whole block.
+__device__ static inline void ask_tables(uint4 *to, const uint4 *from, int count)
+{
+    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x)
+        __pipeline_memcpy_async(to + i, from + i, sizeof *to);
+}
 
 // What differs by the type of samples.
 template <typename Sample> struct samples_of;

@@ -17,8 +17,7 @@
 
 #include "kernels/stencil/cuda/decimated_reduce.cuh"
 
-#define GROUP 8 // filtered rows of a first product
-#define TILE 16 // rows and columns of results of a product
+#define ENLARGED 4 // columns of results of a lane in a product
 #define BLOCK_WARPS (THREADS / WARP)
 #define STRIP_BYTES 64                                  // of a row of a warp's strip
 #define TILES_AHEAD 3                                   // of samples that a warp has asked for
@@ -81,50 +80,6 @@ template <> struct four<float> {
         word.x = values[0], word.y = values[1], word.z = values[2], word.w = values[3];
     }
 };
-
-// --- tables --------------------------------------------------------------------------------------
-
-// A of the products of tiles, which repeat.
-struct enlarge_tables {
-    uint2 up[MOST_STEP]; // f.halves
-    uint4 across[MOST_PHASES * MOST_PARTS][WARP];
-    uint4 down[MOST_STEP / 2][WARP];
-};
-
-// Two weights of results that are `at` pixels after a filtered sample: of samples `cell` and after.
-__device__ static inline uint32_t two_halves(const struct enlarge_tables &tables, int at, int cell)
-{
-    const uint16_t *up = (const uint16_t *)&tables.up[at];
-    return (cell >= 0 && cell < 4 ? up[cell] : 0u) |
-           (cell >= -1 && cell < 3 ? (uint32_t)up[cell + 1] : 0u) << 16;
-}
-
-// A thread writes a word of each table: A's register r of lane 4g + t has row g, or g + 8 if r is
-// odd, and columns from 2t, or 2t + 8 for the last two registers.
-__device__ static inline void write_up(struct enlarge_tables &tables,
-                                       const struct decimated_filter &f)
-{
-    int i = (int)threadIdx.x, g = i / 16, t = i / 4 % 4, r = i % 4, step = f.step;
-    if (i < MOST_STEP)
-        tables.up[i] = *(const uint2 *)f.halves[i];
-    __syncthreads(); // weights of other threads
-    for (int k = i; k < f.up_phases * f.up_parts * WARP * 4; k += THREADS) {
-        int table = k / (4 * WARP), phase = table / f.up_parts, lane = k / 4 % WARP;
-        int x = phase * TILE + lane / 8 * 4 + k % 2 * 2 + lane / 4 % 2;
-        int cell = (phase * TILE / step & ~1) + table % f.up_parts * 8 + lane % 4 * 2;
-        ((uint32_t *)tables.across)[k] = two_halves(tables, x % step, cell - x / step);
-    }
-    int y = g + r % 2 * 8, row = y / step, at = y - row * step, group = 0, rest = 0;
-    for (int table = 0; table < f.down_phases; table++) {
-        ((uint32_t *)tables.down[table])[i] =
-            two_halves(tables, at, group * GROUP + t * 2 + r / 2 * 8 - row);
-        for (at += TILE; at >= step; at -= step)
-            row++;
-        for (rest += 2; rest >= step; rest -= step)
-            group++;
-    }
-    __syncthreads(); // tables
-}
 
 // sum += A * B.
 __device__ static inline void multiply_halves(float (&sum)[4], const uint4 &a, uint32_t b0,
@@ -613,8 +568,13 @@ static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS))
     bool stages = sizeof(Result) == sizeof(Sample) &&
                   has_words<uint4>(plane.dst, plane.dst_stride) &&
                   (!SHARPENS || has_words<uint4>(plane.src, plane.src_stride));
-    write_up(shared.tables, f);
+    ask_tables(shared.tables.across[0], f.tables->enlarge.across[0],
+               f.up_phases * f.up_parts * WARP);
+    ask_tables(shared.tables.down[0], f.tables->enlarge.down[0], f.down_phases * WARP);
+    __pipeline_commit();
     wait_for_earlier_kernel();
+    __pipeline_wait_prior(0);
+    __syncthreads(); // tables
     while (at < end) {
         int strip = (int)(at / tiles), first = (int)(at - (int64_t)strip * tiles);
         int last = (int)min((int64_t)tiles, first + end - at);

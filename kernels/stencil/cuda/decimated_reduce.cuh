@@ -16,21 +16,15 @@
 #ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
 #define CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
 
-#include <cuda_pipeline.h>
-
 #include "kernels/common/bulk.cuh"
 #include "kernels/stencil/cuda/decimated.cuh"
 
-#define STRIP 16           // coarse columns of a warp, and coarse rows under way
-#define ROW_GROUPS 4       // of 8 rows of pixels, for a second product
-#define SEGMENT 64         // bytes of a row of pixels: 16 of a lane
 #define REDUCE_THREADS 256 // of a block: one warp or more for each strip
 #define REDUCE_STAGES 3    // of rows that a block has asked for
 #define BARRIER_BYTES 64   // of shared memory
 #define SEAM_ROWS 3        // coarse rows with pixels above and below a seam
 #define STRIP_SUMS(sample) (8 * bytes_of<sample>::PARTS)      // of a lane
 #define REDUCING_BLOCKS(sample) (sizeof(sample) == 1 ? 2 : 1) // of a processor
-#define TABLE_CELLS (2 * WARP) // uint4 of A of a product: both bytes of weights
 
 // What differs by the type of samples, in bytes.
 template <typename Sample> struct bytes_of {
@@ -65,58 +59,9 @@ __device__ static inline void multiply_bytes(int32_t (&sum)[4], const uint4 &a, 
 #endif
 }
 
-// --- weights -------------------------------------------------------------------------------------
-
 __host__ __device__ static inline int floor_div(int a, int b)
 {
     return a / b - (a % b < 0);
-}
-
-// Both bytes of the weights of a lane's word of A, which weight(0 ... 3) returns.
-template <typename Weight>
-__device__ static inline void write_word(uint32_t *tables, int table, int lane, int r,
-                                         Weight weight)
-{
-    uint32_t low = 0, high = 0;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        uint32_t w = weight(k);
-        low |= (w & 0xff) << 8 * k;
-        high |= w >> 8 << 8 * k;
-    }
-    tables[table * TABLE_CELLS * 4 + 4 * lane + r] = low;
-    tables[table * TABLE_CELLS * 4 + 4 * (lane + WARP) + r] = high;
-}
-
-// Tables in shared memory: A of the products of a strip from left to right, and of those of 32 rows
-// that begin at each multiple of block_rows until the places repeat. `down`: weights by distance,
-// up to 2 * step.
-template <typename Sample>
-__device__ static inline void write_tables(uint32_t *tables, const uint32_t *down,
-                                           const struct decimated_filter &f)
-{
-    typedef struct bytes_of<Sample> bytes;
-    int step = f.step, products = f.segments * bytes::PRODUCTS, words = WARP * 4;
-    for (int i = (int)threadIdx.x; i < (products + f.phases) * words; i += (int)blockDim.x) {
-        int table = i / words, lane = i / 4 % WARP, r = i % 4, t = lane % 4, half = r / 2;
-        int away = step * (lane / 4 + 8 * (r % 2) + 2); // of pixel 0 from the coarse sample
-        if (table < products) {
-            int segment = table / bytes::PRODUCTS;
-            away -= SEGMENT / bytes::COUNT * segment + 8 * (table % bytes::PRODUCTS) + 4 * half +
-                    (segment == f.half_segment ? 8 : bytes::SAMPLES) * t;
-            write_word(tables, table, lane, r,
-                       [&](int k) { return down[min(abs(away - k), 2 * step)]; });
-        } else {
-            int row = 16 * half + 2 * t, period = STRIP * step;
-            away -= 3 * step; // coarse row -1 has place 0
-            away = (away - f.block_rows * (table - products) - row + 3 * period) % period;
-            write_word(tables, table, lane, r, [&](int k) {
-                int below = k % 2 + k / 2 * 8, distance = abs(away - below);
-                bool used = row + below < f.block_rows;
-                return used ? down[min(min(distance, period - distance), 2 * step)] : 0;
-            });
-        }
-    }
 }
 
 // --- samples -------------------------------------------------------------------------------------
@@ -648,12 +593,9 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
         (uint32_t(*)[WARP])(tables + (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
     int shared_rows = SHARES ? f.strips * STRIP_SUMS(Sample) : 0;
     uint8_t *ring = (uint8_t *)(shared + shared_rows);
-    uint32_t *down = (uint32_t *)(ring + (REDUCE_STAGES - 1) * ROWS * f.pitch); // for a while
     int warp = (int)threadIdx.x / WARP, step = f.step;
     int strips = count_strips(f.pad, grid.coarse_width), across = (strips - 1) / f.strips + 1;
     int items = across * ((count_rows(f, grid.coarse_height) - 1) / f.part_rows + 1);
-    for (int i = (int)threadIdx.x; i <= 2 * step; i += REDUCE_THREADS)
-        down[i] = i < step ? f.down[i][1] : i < 2 * step ? f.down[i - step][0] : 0;
     for (int i = (int)threadIdx.x; i < shared_rows * WARP; i += REDUCE_THREADS)
         shared[0][i] = 0;
     uint32_t parities = 0; // of the stages
@@ -677,14 +619,14 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
         part.aligned = has_words<uint4>(plane.src, plane.src_stride);
         part.repeats = part.aligned && f.border == CONV_BORDER_REPLICATE;
         set_bulk<Sample>(&part, plane, f);
+        if (item == (int)blockIdx.x)
+            ask_tables(tables, f.tables->reduce,
+                       (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
         for (int k = 0; k < REDUCE_STAGES - 1; k++)
             ask<Sample, ROWS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part, plane,
                               f);
-        if (item == (int)blockIdx.x) {
-            __syncthreads(); // weights of other threads
-            write_tables<Sample>((uint32_t *)tables, down, f);
+        if (item == (int)blockIdx.x)
             start_next_kernel();
-        }
         struct strip s;
         s.shares = SHARES ? REDUCE_THREADS / WARP / part.strips : 1;
         s.share = warp / part.strips;
