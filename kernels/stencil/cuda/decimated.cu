@@ -143,6 +143,16 @@ struct decimated_constants {
     int stage_rows, reducing_blocks;          // of a block that reduces, of a processor
 };
 
+template <typename Sample, typename Result, int PARTS>
+static void choose_enlarge(struct decimated_constants *constants)
+{
+    constants->enlarge = constants->filter.amount ? enlarge<Sample, Result, MUCH, PARTS>
+                                                  : enlarge<Sample, Result, NONE, PARTS>;
+    if constexpr (sizeof(Sample) == 1 && sizeof(Result) == 1)
+        if (constants->filter.amount && constants->filter.amount <= CONV_DECIMATED_AMOUNT)
+            constants->enlarge = enlarge<Sample, Result, SOME, PARTS>;
+}
+
 template <typename Sample, typename Result>
 static void set_kernels(struct decimated_constants *constants)
 {
@@ -160,11 +170,9 @@ static void set_kernels(struct decimated_constants *constants)
     constants->join = join_seams<Sample>;
     constants->filter_image = filter_bytes<Sample>;
     if (f.up_parts == 1)
-        constants->enlarge =
-            f.amount ? enlarge<Sample, Result, true, 1> : enlarge<Sample, Result, false, 1>;
+        choose_enlarge<Sample, Result, 1>(constants);
     else
-        constants->enlarge = f.amount ? enlarge<Sample, Result, true, MOST_PARTS>
-                                      : enlarge<Sample, Result, false, MOST_PARTS>;
+        choose_enlarge<Sample, Result, MOST_PARTS>(constants);
     f.segments = (19 * f.step - 1) * (int)sizeof(Sample) / SEGMENT + 1;
     bool halves = (19 * f.step - 1) % SEGMENT < SEGMENT / 2;
     f.half_segment = sizeof(Sample) == 1 && halves ? f.segments - 1 : -1;
@@ -201,8 +209,8 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     for (f.down_phases = 1; f.down_phases * TILE % (GROUP * d.step);)
         f.down_phases++;
     f.amount = d.amount;
-    f.shifted_amount = d.amount * 512;
-    f.keep_below = stencil->keep_below;
+    if (d.amount && stencil->keep_below)
+        f.least_off = (int32_t)min((stencil->keep_below - 1) / d.amount + 1, (int64_t)INT32_MAX);
     if (stencil->depth == 8)
         stencil->floats ? set_kernels<uint8_t, float>(constants)
                         : set_kernels<uint8_t, uint8_t>(constants);

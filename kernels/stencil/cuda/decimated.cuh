@@ -57,8 +57,7 @@ struct decimated_filter {
     int32_t filter_rows;      // of a warp that filters integers
     int32_t lead, across_windows, windows;    // see write_lines
     int32_t up_phases, up_parts, down_phases; // see write_up
-    int32_t amount, shifted_amount;           // the latter times 2^32 / 2^23, for 8 bits
-    int64_t keep_below;
+    int32_t amount, least_off; // differences from the Gaussian below the latter change nothing
 };
 
 // Writes the tables of a plan for integers (decimated_tables.cu).

@@ -224,12 +224,15 @@ template <typename Sample, int UP_PARTS> struct enlarged_columns {
 
 // --- results -------------------------------------------------------------------------------------
 
-// As the sample is an integer, only the change is rounded: that of 8 bits is the upper half of 64.
-// Half a unit has been added to the sums.
-template <typename Sample, typename Result>
+// SOME: of 8 bits, by an amount up to 1, so that 32 bits hold it: 255 * 2^12 * 2^11 + 2^22.
+enum sharpening { NONE, SOME, MUCH };
+
+// As the sample is an integer, only the change is rounded. Half a unit has been added to the sums.
+template <typename Sample, typename Result, enum sharpening SHARPENS>
 __device__ static inline struct four<Result> finish_sharpened(const uint32_t (&sums)[ENLARGED],
                                                               const struct four<Sample> &source,
-                                                              const struct decimated_filter &f) {
+                                                              const struct decimated_filter &f)
+{
     constexpr int ONE = samples_of<Sample>::ONE, BITS = ONE + 11; // 2^11 is CONV_DECIMATED_AMOUNT
     constexpr int MORE = enlarged<Sample>::FRACTION - ONE;
     uint32_t values[ENLARGED];
@@ -241,25 +244,25 @@ __device__ static inline struct four<Result> finish_sharpened(const uint32_t (&s
         if constexpr (sizeof(Result) == 4) {
             int64_t total = ((int64_t)sample << BITS) + (int64_t)f.amount * off[k];
             values[k] = __float_as_uint((float)((double)total * (1.0 / (1 << BITS))));
-        } else if (sizeof(Sample) == 1) {
+        } else if (SHARPENS == SOME) {
+            values[k] = (uint32_t)(sample + ((f.amount * off[k] + (1 << (BITS - 1))) >> BITS));
+        } else if (sizeof(Sample) == 1) { // the upper half of 64 bits
             int64_t change;
             asm("mad.wide.s32 %0, %1, %2, %3;"
                 : "=l"(change)
-                : "r"(f.shifted_amount), "r"(off[k]), "l"(1ll << 31));
+                : "r"(f.amount << (32 - BITS)), "r"(off[k]), "l"(1ll << 31));
             values[k] = (uint32_t)(sample + (int32_t)(change >> 32));
         } else {
             int64_t change = (int64_t)f.amount * off[k] + (1 << (BITS - 1));
             values[k] = (uint32_t)(sample + (int32_t)(change >> BITS));
         }
     }
-    if (f.keep_below) {
+    if (f.least_off) {
 #pragma unroll
-        for (int k = 0; k < ENLARGED; k++) {
-            int64_t change = (int64_t)f.amount * off[k];
-            if ((change < 0 ? -change : change) < f.keep_below)
+        for (int k = 0; k < ENLARGED; k++)
+            if (abs(off[k]) < f.least_off)
                 values[k] =
                     sizeof(Result) == 4 ? __float_as_uint((float)source.get(k)) : source.get(k);
-        }
     }
     struct four<Result> results;
     if constexpr (sizeof(Result) == 4)
@@ -272,48 +275,48 @@ __device__ static inline struct four<Result> finish_sharpened(const uint32_t (&s
 // The sum of a result from those of its parts, by their bits. The sums of the most significant part
 // begin such that what all of them begin with adds up to 0, or to half a unit where results are the
 // upper bits of their sums; what is sharpened needs that as well.
-template <typename Sample, typename Result, bool SHARPENS>
+template <typename Sample, typename Result, enum sharpening SHARPENS>
 struct result_sum {
     static constexpr int PARTS = enlarged<Sample>::PARTS, LAST = PARTS - 1;
-    static constexpr bool UPPER = sizeof(Result) == sizeof(Sample) && !SHARPENS;
+    static constexpr bool UPPER = sizeof(Result) == sizeof(Sample) && SHARPENS == NONE;
     static constexpr uint32_t START = 0x3f000000; // bits of 0.5, the last of which is 2^-24
-    static constexpr int DROPPED = 24 - enlarged<Sample>::FRACTION, SHIFT = LAST * PART - DROPPED;
+    static constexpr int DROPPED = 24 - enlarged<Sample>::FRACTION, SHIFT = LAST *PART - DROPPED;
     static constexpr uint32_t OTHERS =
         (PARTS == 2 ? 0 : START << (PART - DROPPED)) + (START >> DROPPED);
     static constexpr uint32_t UNIT = 1u << (enlarged<Sample>::FRACTION - samples_of<Sample>::ONE);
-    static constexpr uint32_t ROUND = UPPER                    ? 1u << (31 - 8 * sizeof(Sample))
-                                      : SHARPENS && PARTS == 2 ? UNIT / 2
-                                                               : 0;
+    static constexpr uint32_t ROUND = UPPER ? 1u << (31 - 8 * sizeof(Sample))
+                                      : SHARPENS != NONE && PARTS == 2 ? UNIT / 2
+                                                                       : 0;
 
-    __device__ static float start(int part)
-    {
-        return 0.5f + (part < LAST ? 0 : (float)((ROUND - OTHERS) >> SHIFT) * 0x1p-24f);
-    }
+    __device__ static float start(int part){
+        return 0.5f + (part < LAST ? 0 : (float)((ROUND - OTHERS) >> SHIFT) * 0x1p-24f);}
 
-    __device__ static uint32_t add(const uint32_t (&parts)[PARTS])
-    {
-        uint32_t sum = (parts[LAST] << SHIFT) + (parts[0] >> DROPPED);
-        if (PARTS == 3)
-            sum += (parts[1] << (PART - DROPPED)) + (SHARPENS ? UNIT / 2 : 0);
-        return sum;
-    }
+__device__ static uint32_t add(const uint32_t (&parts)[PARTS])
+{
+    uint32_t sum = (parts[LAST] << SHIFT) + (parts[0] >> DROPPED);
+    if (PARTS == 3)
+        sum += (parts[1] << (PART - DROPPED)) + (SHARPENS != NONE ? UNIT / 2 : 0);
+    return sum;
+}
 
-    // With all bits after the point.
-    __device__ static uint64_t add_all(const uint32_t (&parts)[PARTS])
-    {
-        uint64_t sum = 0;
+// With all bits after the point.
+__device__ static uint64_t add_all(const uint32_t (&parts)[PARTS])
+{
+    uint64_t sum = 0;
 #pragma unroll
-        for (int p = LAST; p >= 0; p--)
-            sum = (sum << PART) + parts[p] - __float_as_uint(start(p));
-        return sum;
-    }
-};
+    for (int p = LAST; p >= 0; p--)
+        sum = (sum << PART) + parts[p] - __float_as_uint(start(p));
+    return sum;
+}
+}
+;
 
 // A lane's four results of a row of a tile: 0, or 1 for that which is 8 rows below.
-template <typename Sample, typename Result, bool SHARPENS>
+template <typename Sample, typename Result, enum sharpening SHARPENS>
 __device__ static inline struct four<Result>
 finish_four(const float (&sums)[2][enlarged<Sample>::PARTS][4], int row,
-            const struct four<Sample> &source, const struct decimated_filter &f) {
+            const struct four<Sample> &source, const struct decimated_filter &f)
+{
     typedef struct result_sum<Sample, Result, SHARPENS> sum;
     uint32_t values[ENLARGED];
 #pragma unroll
@@ -322,14 +325,14 @@ finish_four(const float (&sums)[2][enlarged<Sample>::PARTS][4], int row,
 #pragma unroll
         for (int p = 0; p < sum::PARTS; p++)
             parts[p] = __float_as_uint(sums[k / 2][p][2 * row + k % 2]);
-        if constexpr (sum::UPPER || SHARPENS)
+        if constexpr (sum::UPPER || SHARPENS != NONE)
             values[k] = sum::add(parts);
         else
             values[k] = __float_as_uint((float)((double)sum::add_all(parts) * 0x1p-24));
     }
     struct four<Result> results;
-    if constexpr (SHARPENS)
-        results = finish_sharpened<Sample, Result>(values, source, f);
+    if constexpr (SHARPENS != NONE)
+        results = finish_sharpened<Sample, Result, SHARPENS>(values, source, f);
     else if constexpr (sum::UPPER)
         results.set_upper(values);
     else
@@ -342,8 +345,7 @@ finish_four(const float (&sums)[2][enlarged<Sample>::PARTS][4], int row,
 // A tile's rows of a strip in shared memory. Chunks of 16 bytes have such an order that eight lanes
 // reach different banks, in both ways: with 16 bytes each, or with the four results that a product
 // leaves in each.
-template <typename Sample>
-struct staged {
+template <typename Sample> struct staged {
     uint8_t bytes[TILE * STRIP_BYTES];
 
     __device__ static int swizzle(int row)
@@ -366,10 +368,11 @@ struct staged {
     }
 };
 
-template <typename Sample, typename Result, bool SHARPENS> struct enlarge_shared {
-    struct enlarge_tables tables;
-    struct staged<Result> results[BLOCK_WARPS][2];
-    struct staged<Sample> samples[BLOCK_WARPS][SHARPENS ? TILES_AHEAD + 1 : 1];
+template <typename Sample, typename Result, enum sharpening SHARPENS>
+struct enlarge_shared {
+    struct enlarge_tables tables; struct staged<Result> results[BLOCK_WARPS][2];
+    struct staged<Sample>
+        samples[BLOCK_WARPS][SHARPENS != NONE ? TILES_AHEAD + 1 : 1];
 };
 
 // What a lane loads and stores of a strip: 16 bytes of two rows of a tile.
@@ -458,7 +461,7 @@ __device__ static inline void store_four(const struct four<Result> &results, int
 
 // Tiles of rows `first` to `last` - 1 of a strip, from column `left` on. STAGED: 16 bytes of rows
 // may be read and stored at once. words: four samples may.
-template <typename Sample, typename Result, bool SHARPENS, bool STAGED, int UP_PARTS>
+template <typename Sample, typename Result, enum sharpening SHARPENS, bool STAGED, int UP_PARTS>
 __device__ static inline void
 enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left, int first,
               int last, bool reads_words, bool stores_words, const struct conv_stencil_plane &plane,
@@ -481,7 +484,7 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
     for (int k = 0; k < TILES; k++)
         columns.cells[k] = (uint32_t)(min(left + k * TILE, plane.width - 1) / f.step & ~1) *
                            (uint32_t)sizeof *grid.filtered;
-    for (int k = 0; SHARPENS && STAGED && k < TILES_AHEAD; k++)
+    for (int k = 0; SHARPENS != NONE && STAGED && k < TILES_AHEAD; k++)
         ask_tile(&shared.samples[warp][(first + k) % (TILES_AHEAD + 1)], &from, &asked,
                  first + k < last);
     columns.y = min(2 * first / f.step * GROUP + lane / 4, grid.height - 1);
@@ -493,7 +496,7 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
         uint4 weights = shared.tables.down[phase][lane];
         phase = phase == f.down_phases - 1 ? 0 : phase + 1;
         struct staged<Sample> *samples = shared.samples[warp];
-        if (SHARPENS && STAGED) {
+        if (SHARPENS != NONE && STAGED) {
             __pipeline_wait_prior(TILES_AHEAD - 1);
             __syncwarp(); // samples of other lanes; all have read those of the tile before
             ask_tile(&samples[(tile + TILES_AHEAD) % (TILES_AHEAD + 1)], &from, &asked,
@@ -518,10 +521,10 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
                 int y = tile * TILE + lane / 4 + half * GROUP, skipped = half * GROUP * STRIP_BYTES;
                 struct four<Sample> source = {
                 };
-                if (SHARPENS && STAGED)
+                if (SHARPENS != NONE && STAGED)
                     source = *(const struct four<Sample> *)&samples
                                   ->bytes[(place ^ k * TILE * (int)sizeof(Sample)) + skipped];
-                else if (SHARPENS)
+                else if (SHARPENS != NONE)
                     source = load_four<Sample>(x, y, reads_words, plane);
                 struct four<Result> made =
                     finish_four<Sample, Result, SHARPENS>(sums, half, source, f);
@@ -545,14 +548,14 @@ enlarge_tiles(struct enlarge_shared<Sample, Result, SHARPENS> &shared, int left,
             columns.enlarge(far, shared.tables, grid, f.up_phases);
         }
     }
-    if (SHARPENS && STAGED)
+    if (SHARPENS != NONE && STAGED)
         __pipeline_wait_prior(0);
     __syncwarp(); // all have stored the last tile
 }
 
 // Blocks have equal shares of a plane's tiles, one strip of columns after the other.
-template <typename Sample, typename Result, bool SHARPENS, int UP_PARTS>
-static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS))
+template <typename Sample, typename Result, enum sharpening SHARPENS, int UP_PARTS>
+static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS != NONE))
     enlarge(const __grid_constant__ struct decimated_filter f)
 {
     typedef struct enlarge_shared<Sample, Result, SHARPENS> shared_type;
@@ -567,7 +570,7 @@ static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS))
     bool stores_words = has_words<struct four<Result>>(plane.dst, plane.dst_stride);
     bool stages = sizeof(Result) == sizeof(Sample) &&
                   has_words<uint4>(plane.dst, plane.dst_stride) &&
-                  (!SHARPENS || has_words<uint4>(plane.src, plane.src_stride));
+                  (SHARPENS == NONE || has_words<uint4>(plane.src, plane.src_stride));
     ask_tables(shared.tables.across[0], f.tables->enlarge.across[0],
                f.up_phases * f.up_parts * WARP);
     ask_tables(shared.tables.down[0], f.tables->enlarge.down[0], f.down_phases * WARP);
