@@ -195,6 +195,9 @@ static void plan_decimated(const struct conv_stencil *stencil, struct conv_stenc
     f.border_value = stencil->border_value;
     f.pad = stencil->border == CONV_BORDER_REPLICATE ? 1 : d.radius | 1;
     f.block_rows = d.step > 2 ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
+    for (f.seam_rows = f.block_rows; f.seam_rows % d.step;)
+        f.seam_rows += f.block_rows;
+    f.first_row = floor_div((-3 - f.pad) * d.step, f.seam_rows) * f.seam_rows;
     // Coarse rows of as many blocks and of the two steps around them have different places.
     f.store_blocks = max(((STRIP - 5) * d.step + 2) / f.block_rows, 1);
     for (f.phases = 1; f.phases * f.block_rows % (STRIP * d.step);)
@@ -289,53 +292,90 @@ static struct division divide_rows(const struct decimated_filter *f,
     return best;
 }
 
+// How blocks reduce: see reduce_integers.
+struct reduction {
+    int strips, stages, pitch, shared; // the latter in bytes
+    bool shares, seams;
+    int64_t slots; // blocks that run at a time
+    struct division division;
+};
+
+// As many strips as fit, as other warps of a block only load, with `least` stages or more.
+static struct reduction fit_strips(const struct conv_stencil_plan *plan, int least)
+{
+    const auto *constants = constants_of<struct decimated_constants>(plan);
+    const struct decimated_filter &f = constants->filter;
+    int most = plan->cuda.block_shared_bytes;
+    int room = min(most, plan->cuda.shared_bytes / constants->reducing_blocks - 1024);
+    struct reduction r = {};
+    for (r.strips = REDUCE_THREADS / WARP;; r.strips /= 2)
+        for (r.stages = MOST_STAGES; r.stages >= (r.strips == 1 ? 2 : least); r.stages--) {
+            // Eight lanes read four times 16 bytes of two rows, from different banks.
+            int bytes = (r.strips - 1) * STRIP * f.step * constants->sample_bytes;
+            r.pitch = (bytes + f.segments * SEGMENT + 63) / 128 * 128 + 64;
+            r.shared =
+                BARRIER_BYTES + constants->table_bytes + r.stages * constants->stage_rows * r.pitch;
+            // Four warps or more for a strip; two took 2 to 4 % longer than one.
+            r.shares = constants->share && r.strips <= REDUCE_THREADS / WARP / 4;
+            if (r.shares)
+                r.shared += r.strips * constants->sum_bytes;
+            if (r.shared <= (r.strips == 1 ? most : room) || (r.strips == 1 && r.stages == 2))
+                return r;
+        }
+}
+
+static struct reduction plan_reduction(const struct conv_stencil_plan *plan,
+                                       const struct conv_stencil_plane *planes, int count,
+                                       int least_stages)
+{
+    const auto *constants = constants_of<struct decimated_constants>(plan);
+    struct decimated_filter f = constants->filter;
+    struct reduction r = fit_strips(plan, least_stages);
+    r.slots = max(1, min(plan->cuda.shared_bytes / (r.shared + 1024), constants->reducing_blocks));
+    r.slots *= plan->cuda.processors;
+    // Seams save the rows around parts and cost a kernel.
+    double filling = 8.0 * ROW_GROUPS + 32;
+    f.strips = r.strips;
+    f.seams = 1;
+    struct division joined = divide_rows(&f, planes, count, true, 1, r.slots, f.seam_rows, filling);
+    f.seams = 0;
+    r.division = divide_rows(&f, planes, count, true, 1, r.slots, 1, 3 + filling / f.step);
+    r.division.cost *= f.step;
+    r.seams = joined.cost + JOINING < r.division.cost;
+    if (r.seams) {
+        r.division = joined;
+        r.division.cost += JOINING;
+    }
+    return r;
+}
+
+// With two stages rather than three there may be room for twice the strips, which take a row 1.4
+// times as long (6000 x 4000, three planes, step 16: 71 us instead of 76, one plane 40 instead of
+// 39).
+#define TWICE_THE_STRIPS 1.36
+
 static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
                                         const struct conv_stencil_plane *planes, int count,
                                         struct decimated_filter *f, cudaStream_t stream)
 {
     const auto *constants = constants_of<struct decimated_constants>(plan);
-    int room = min(plan->cuda.block_shared_bytes,
-                   plan->cuda.shared_bytes / constants->reducing_blocks - 1024);
-    int shared;
-    bool shares;
-    f->strips = 2 * REDUCE_THREADS / WARP;
-    do {
-        f->strips /= 2;
-        // Eight lanes read four times 16 bytes of two rows, from different banks.
-        int bytes = (f->strips - 1) * STRIP * f->step * constants->sample_bytes;
-        f->pitch = (bytes + f->segments * SEGMENT + 63) / 128 * 128 + 64;
-        shared = BARRIER_BYTES + constants->table_bytes +
-                 REDUCE_STAGES * constants->stage_rows * f->pitch;
-        // Four warps or more for a strip; two took 2 to 4 % longer than one.
-        shares = constants->share && f->strips <= REDUCE_THREADS / WARP / 4;
-        if (shares)
-            shared += f->strips * constants->sum_bytes;
-    } while (shared > room && f->strips > 1);
-    int64_t slots =
-        max(1, min(plan->cuda.shared_bytes / (shared + 1024), constants->reducing_blocks));
-    slots *= plan->cuda.processors;
-    // Seams, at multiples of the unit, save the rows around parts and cost a kernel.
-    double filling = 8.0 * ROW_GROUPS + 32;
-    int unit = f->block_rows;
-    while (unit % f->step)
-        unit += f->block_rows;
-    f->first_row = floor_div((-3 - f->pad) * f->step, unit) * unit;
-    f->seams = 1;
-    struct division joined = divide_rows(f, planes, count, true, 1, slots, unit, filling);
-    f->seams = 0;
-    struct division division =
-        divide_rows(f, planes, count, true, 1, slots, 1, 3 + filling / f->step);
-    if (joined.cost + JOINING < division.cost * f->step) {
-        f->seams = 1;
-        division = joined;
+    struct reduction r = plan_reduction(plan, planes, count, MOST_STAGES);
+    if (r.strips < REDUCE_THREADS / WARP) {
+        struct reduction other = plan_reduction(plan, planes, count, 2);
+        if (other.division.cost * TWICE_THE_STRIPS < r.division.cost)
+            r = other;
     }
-    f->part_rows = (int32_t)division.part;
-    auto *reduce = shares ? constants->share : constants->reduce;
+    f->strips = r.strips;
+    f->stages = r.stages;
+    f->pitch = r.pitch;
+    f->seams = r.seams;
+    f->part_rows = (int32_t)r.division.part;
+    auto *reduce = r.shares ? constants->share : constants->reduce;
     if (allow_shared_memory(plan, (const void *)reduce) != cudaSuccess)
         return CONV_ERR_DEVICE;
-    start(reduce, REDUCE_THREADS, division.blocks, count, (size_t)shared, false, f, stream);
+    start(reduce, REDUCE_THREADS, r.division.blocks, count, (size_t)r.shared, false, f, stream);
     if (f->seams)
-        start(constants->join, THREADS, (2 * slots - 1) / count + 1, count, 0,
+        start(constants->join, THREADS, (2 * r.slots - 1) / count + 1, count, 0,
               plan->cuda.major >= 9, f, stream);
     return CONV_OK;
 }

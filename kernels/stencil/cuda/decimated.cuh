@@ -51,10 +51,10 @@ struct decimated_filter {
     int32_t pad;
     int32_t segments, phases, block_rows, store_blocks; // see reduce_bytes
     int32_t part_rows, seams; // rows of a block: coarse ones that it stores; with seams, of pixels
-    int32_t first_row;        // of pixels, with seams
-    int32_t strips, pitch;    // at most, of a block; of the rows of a stage
-    int32_t half_segment;     // that of which 32 bytes are used; -1: there is none
-    int32_t filter_rows;      // of a warp that filters integers
+    int32_t first_row, seam_rows;  // of pixels, with seams; these are at multiples of the latter
+    int32_t strips, stages, pitch; // at most, of a block; of rows; of the rows of a stage
+    int32_t half_segment;          // that of which 32 bytes are used; -1: there is none
+    int32_t filter_rows;           // of a warp that filters integers
     int32_t lead, across_windows, windows;    // see write_lines
     int32_t up_phases, up_parts, down_phases; // see write_up
     int32_t amount, least_off; // differences from the Gaussian below the latter change nothing

@@ -20,7 +20,7 @@
 #include "kernels/stencil/cuda/decimated.cuh"
 
 #define REDUCE_THREADS 256 // of a block: one warp or more for each strip
-#define REDUCE_STAGES 3    // of rows that a block has asked for
+#define MOST_STAGES 3      // of rows that a block has in shared memory or has asked for
 #define BARRIER_BYTES 64   // of shared memory
 #define SEAM_ROWS 3        // coarse rows with pixels above and below a seam
 #define STRIP_SUMS(sample) (8 * bytes_of<sample>::PARTS)      // of a lane
@@ -198,13 +198,16 @@ __device__ static inline void ask(uint8_t *stage, uint64_t *full, int y, const s
 }
 
 // Until the samples of a stage are there that this thread asked for, with bulk copies all of them.
-__device__ static inline void wait_for(uint64_t *full, uint32_t parity, bool bulk)
+__device__ static inline void wait_for(uint64_t *full, uint32_t parity, bool bulk, int stages)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     if (bulk)
         barrier_wait(full, parity);
 #endif
-    __pipeline_wait_prior(REDUCE_STAGES - 2);
+    if (stages == 2)
+        __pipeline_wait_prior(0);
+    else
+        __pipeline_wait_prior(MOST_STAGES - 2);
 }
 
 // Puts repeated samples in the place of those outside. The sample is in the same chunk, or in the
@@ -450,7 +453,7 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
     int phase = floor_div(part.y, f.block_rows) % f.phases;
     phase += phase < 0 ? f.phases : 0;
     int done = floor_div(part.y, f.step), rest = part.y - done * f.step, end = done;
-    int until = f.store_blocks, stage = 0, asked = REDUCE_STAGES - 1;
+    int until = f.store_blocks, stage = 0, asked = f.stages - 1;
     bool repeats =
         part.repeats && (part.x < 0 || part.x + part.chunks * bytes::SAMPLES > plane.width);
     for (int y = part.y; y < part.end; y += f.block_rows) {
@@ -458,20 +461,20 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
 #pragma unroll
         for (int k = 0; k < STAGES; k++) {
             bool bulk = part.bytes && y + k * ROWS < part.end;
-            wait_for(&full[stage], *parities >> stage & 1, bulk);
+            wait_for(&full[stage], *parities >> stage & 1, bulk, f.stages);
             *parities ^= (uint32_t)bulk << stage;
             if (repeats && !bulk)
                 __syncthreads(); // samples of other threads
             if (repeats)
                 repeat_samples<Sample, ROWS>(ring + stage * size, part, plane.width, f.pitch);
             __syncthreads(); // samples of other threads; all have read those of the stage before
-            ask<Sample, ROWS>(ring + asked * size, &full[asked], y + (k + REDUCE_STAGES - 1) * ROWS,
+            ask<Sample, ROWS>(ring + asked * size, &full[asked], y + (k + f.stages - 1) * ROWS,
                               part, plane, f);
             if (s.segment <= s.last_segment)
                 reduce_rows<Sample, GROUPS>(row_sums + k * GROUPS, ring + stage * size + at, s,
                                             tables, f);
-            stage = stage == REDUCE_STAGES - 1 ? 0 : stage + 1;
-            asked = asked == REDUCE_STAGES - 1 ? 0 : asked + 1;
+            stage = stage == f.stages - 1 ? 0 : stage + 1;
+            asked = asked == f.stages - 1 ? 0 : asked + 1;
         }
         uint32_t words[2][2][bytes::ROW_SUM] = {};
         split_sums<Sample>(words[0], row_sums);
@@ -601,7 +604,7 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
     uint32_t parities = 0; // of the stages
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
-        for (int k = 0; k < REDUCE_STAGES; k++)
+        for (int k = 0; k < f.stages; k++)
             barrier_init(&full[k], REDUCE_THREADS / WARP);
         fence_for_bulk();
     }
@@ -622,7 +625,7 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
         if (item == (int)blockIdx.x)
             ask_tables(tables, f.tables->reduce,
                        (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
-        for (int k = 0; k < REDUCE_STAGES - 1; k++)
+        for (int k = 0; k < f.stages - 1; k++)
             ask<Sample, ROWS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part, plane,
                               f);
         if (item == (int)blockIdx.x)
