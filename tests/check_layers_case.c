@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "check_layers.h"
+#include "support/layers.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 #define PICK(random, ...)                                                                          \
@@ -346,16 +347,7 @@ void check_case_init_network(struct check_case *c, const struct check_network_la
 {
     *c = (struct check_case){.numbers = CHECK_MODERATE, .images = network->images};
     uint64_t random = (uint64_t)(network->maps + network->height);
-    c->layer = (struct conv_layer){
-        .channels = network->channels,
-        .maps = network->maps,
-        .kernel_height = network->kernel,
-        .kernel_width = network->kernel,
-        CONV_LAYER_DENSE,
-        .input = CONV_ELEMENT_F32,
-        .input_divisor = 1,
-        .output = CONV_ELEMENT_F32,
-    };
+    c->layer = layer_of(network->channels, network->maps, network->kernel, NULL);
     c->shape = (struct conv_layer_shape){network->planned, network->height, network->width};
     c->src_row = network->width * (int64_t)sizeof(float);
     c->src_plane = c->src_row * network->height;

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/layer_context.h"
 #include "engine/operation.h"
+#include "support/layers.h"
 #include "support/random.h"
 #include "support/unit.h"
 #include "tensor/element.h"
@@ -266,19 +267,8 @@ UNIT_TEST(batches_in_host_memory_may_be_short)
 static struct conv_layer_way way_of(enum conv_precision precision, const char *variant,
                                     struct conv_err *err)
 {
-    struct conv_layer layer = {
-        .channels = 2,
-        .maps = 3,
-        .kernel_height = 3,
-        .kernel_width = 3,
-        CONV_LAYER_DENSE,
-        .border = CONV_BORDER_CONSTANT,
-        .input = CONV_ELEMENT_F32,
-        .input_divisor = 1,
-        .output = CONV_ELEMENT_F32,
-        .precision = precision,
-        .weights = weights,
-    };
+    struct conv_layer layer = layer_of(2, 3, 3, weights);
+    layer.precision = precision;
     struct conv_layer_way way = {0};
     struct conv_layer_context *context = open_context(&layer, variant);
     (void)conv_layer_context_way(context, &(struct conv_layer_shape){2, 8, 8}, false, &way, err);

@@ -3,7 +3,7 @@
 // host, but only a build with CUDA has it.
 #include <limits.h>
 
-#include "kernels/layer/layer.h"
+#include "support/layers.h"
 #include "support/unit.h"
 
 #define MOST_WEIGHTS (64 * 64 * 7 * 7)
@@ -12,22 +12,6 @@
 
 static float weights[MOST_WEIGHTS]; // some variants look for those that are not finite
 static const unsigned capabilities[] = {75, 80, 86, 89, HOPPER, 100, 120};
-
-static struct conv_layer make_layer(int channels, int maps, int kernel)
-{
-    return (struct conv_layer){
-        .channels = channels,
-        .maps = maps,
-        .kernel_height = kernel,
-        .kernel_width = kernel,
-        CONV_LAYER_DENSE,
-        .border = CONV_BORDER_CONSTANT,
-        .input = CONV_ELEMENT_F32,
-        .input_divisor = 1,
-        .output = CONV_ELEMENT_F32,
-        .weights = weights,
-    };
-}
 
 static const struct conv_layer_variant *choose(const struct conv_layer *layer, int64_t images,
                                                int side, unsigned capability)
@@ -68,7 +52,8 @@ UNIT_TEST(test_every_layer_has_a_variant)
     for (size_t c = 0; c < COUNT(channels); c++)
         for (size_t k = 0; k < COUNT(kernels); k++)
             for (int form = 0; form < 5; form++) {
-                struct conv_layer layer = make_layer(channels[c], form == 4 ? 7 : 64, kernels[k]);
+                struct conv_layer layer =
+                    layer_of(channels[c], form == 4 ? 7 : 64, kernels[k], weights);
                 layer.precision = (enum conv_precision)(form % 4);
                 layer.stride_y = layer.stride_x = form == 2 ? 2 : 1;
                 layer.input = form == 3 ? CONV_ELEMENT_U8 : CONV_ELEMENT_F32;
@@ -84,7 +69,7 @@ UNIT_TEST(test_every_layer_has_a_variant)
 UNIT_TEST(test_exact_layers)
 {
     for (size_t i = 0; i < COUNT(capabilities); i++) {
-        struct conv_layer layer = make_layer(64, 64, 3);
+        struct conv_layer layer = layer_of(64, 64, 3, weights);
         for (layer.pad_top = 0; layer.pad_top < 2; layer.pad_top++)
             assert_string_equal(choose(&layer, 32, 56, capabilities[i])->name, "cuda_layer_gemm");
         layer.groups = 64;
@@ -96,7 +81,7 @@ UNIT_TEST(test_exact_layers)
 UNIT_TEST(test_less_precise_layers)
 {
     for (int precision = CONV_PRECISION_FAST; precision <= CONV_PRECISION_BF16; precision++) {
-        struct conv_layer layer = make_layer(16, 32, 5);
+        struct conv_layer layer = layer_of(16, 32, 5, weights);
         const struct conv_layer_variant *exact = choose(&layer, 1000, 28, HOPPER);
         layer.precision = (enum conv_precision)precision;
         assert_ptr_equal(choose(&layer, 1000, 28, HOPPER), exact);
@@ -128,7 +113,7 @@ UNIT_TEST(test_extreme_shapes)
     for (size_t i = 0; i < COUNT(extreme); i++)
         for (int v = 0; v < count; v++) {
             bool is_gemm = strcmp(variants[v]->name, "cuda_layer_gemm") == 0;
-            struct conv_layer layer = make_layer(extreme[i].channels, 1, 5);
+            struct conv_layer layer = layer_of(extreme[i].channels, 1, 5, weights);
             struct conv_layer_shape shape = {extreme[i].images, extreme[i].height,
                                              extreme[i].width};
             struct conv_layer_plan plan;

@@ -3,7 +3,7 @@
 // variants and the reference compute is tested by check_layers.
 #include "base/features.h"
 #include "engine/layer_context.h"
-#include "kernels/layer/layer.h"
+#include "support/layers.h"
 #include "support/unit.h"
 #include "tensor/element.h"
 
@@ -20,16 +20,9 @@ static void run_reference(const struct conv_layer *layer, int height, int width,
 UNIT_TEST(padding_takes_part)
 {
     const float src = 1, weights[] = {INFINITY, 1};
-    struct conv_layer layer = {.channels = 1,
-                               .maps = 1,
-                               .kernel_height = 1,
-                               .kernel_width = 2,
-                               CONV_LAYER_DENSE,
-                               .pad_left = 1,
-                               .border = CONV_BORDER_CONSTANT,
-                               .input = CONV_ELEMENT_F32,
-                               .output = CONV_ELEMENT_F32,
-                               .weights = weights};
+    struct conv_layer layer = layer_of(1, 1, 1, weights);
+    layer.kernel_width = 2;
+    layer.pad_left = 1;
     float dst;
     run_reference(&layer, 1, 1, &src, &dst);
     assert_true(isnan(dst));
@@ -92,23 +85,9 @@ UNIT_TEST(half_round_trips_and_rounds)
 
 static const float one_weight[] = {1};
 
-// 1 -> 1 map, 1x1, float32.
-static struct conv_layer plain_layer(void)
-{
-    return (struct conv_layer){.channels = 1,
-                               .maps = 1,
-                               .kernel_height = 1,
-                               .kernel_width = 1,
-                               CONV_LAYER_DENSE,
-                               .input = CONV_ELEMENT_F32,
-                               .input_divisor = 1,
-                               .output = CONV_ELEMENT_F32,
-                               .weights = one_weight};
-}
-
 UNIT_TEST(output_sizes)
 {
-    struct conv_layer layer = plain_layer();
+    struct conv_layer layer = layer_of(1, 1, 1, one_weight);
     layer.kernel_height = 5;
     layer.kernel_width = 3;
     assert_int_equal(conv_layer_out_height(&layer, 5), 1);
@@ -137,7 +116,7 @@ UNIT_TEST(variants_refuse_what_they_do_not_handle)
 {
     struct conv_layer layers[4];
     for (int i = 0; i < 4; i++)
-        layers[i] = plain_layer();
+        layers[i] = layer_of(1, 1, 1, one_weight);
     layers[0].groups = layers[0].channels = layers[0].maps = 2;
     layers[1].kernel_width = layers[1].dilation_x = 2;
     layers[2].stride_y = 2;
@@ -160,7 +139,7 @@ UNIT_TEST(table_is_consistent)
     int count;
     const struct conv_layer_variant *const *variants = conv_layer_variants(&count);
     const struct conv_layer_variant *last_on_cpu = NULL;
-    struct conv_layer layer = plain_layer();
+    struct conv_layer layer = layer_of(1, 1, 1, one_weight);
     struct conv_layer_shape shape = {1, 8, 8};
     for (int i = 0; i < count; i++) {
         const struct conv_layer_variant *variant = variants[i];
@@ -191,7 +170,7 @@ static const struct conv_layer_variant *pick(const struct conv_layer *layer, enu
 
 UNIT_TEST(choice_follows_features_and_names)
 {
-    struct conv_layer layer = plain_layer();
+    struct conv_layer layer = layer_of(1, 1, 1, one_weight);
     const struct conv_layer_variant *reference = &conv_cpu_layer_reference;
     assert_string_equal(pick(&layer, CONV_ON_CPU, 0, NULL)->name, "cpu_layer_portable");
     const struct conv_layer_variant *best = pick(&layer, CONV_ON_CPU, ALL_FEATURES, NULL);
@@ -227,7 +206,7 @@ UNIT_TEST(padding_is_left_to_the_caller)
     const struct conv_layer_variant pads = {.handles = CONV_LAYER_PADS,
                                             .plan = plan_unpadded_10x12};
     const struct conv_layer_variant leaves = {.plan = plan_unpadded_10x12};
-    struct conv_layer layer = plain_layer();
+    struct conv_layer layer = layer_of(1, 1, 1, one_weight);
     struct conv_layer_shape shape = {7, 10, 12};
     struct conv_layer_plan plan;
     assert_true(conv_layer_plan_find(&plan, &leaves, &layer, &shape, 0));
@@ -275,7 +254,7 @@ UNIT_TEST(scratch_is_bounded)
     size_t distinct = sizeof cases / sizeof cases[0];
     for (size_t n = 0; n < 2 * distinct; n++) {
         size_t i = n % distinct;
-        struct conv_layer layer = plain_layer();
+        struct conv_layer layer = layer_of(1, 1, 1, one_weight);
         layer.channels = cases[i].channels;
         layer.kernel_height = layer.kernel_width = cases[i].side;
         layer.stride_y = layer.stride_x = cases[i].stride;
