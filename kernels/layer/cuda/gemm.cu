@@ -142,7 +142,7 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
                   (float)(ceil_div(layer->maps / layer->groups, t->maps) * layer->groups);
     struct gemm_sums sums = {
         ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step,
-        fminf((float)layer->stride_x, 8),
+        fminf((float)layer->stride_x, 32),
         fminf((float)layer->stride_y / (float)layer->kernel_height, 1) *
             fminf((float)layer->stride_x / (float)layer->kernel_width, 1),
         layer->kernel_height * layer->kernel_width == 1 && layer->stride_x == 1 &&

@@ -257,9 +257,11 @@ __device__ inline void gemm_read(float (&to)[N * Config::UNIT], const float *fro
     }
 }
 
-__device__ inline void gemm_store_one(const gemm_launch &p, int64_t place, float sum)
+// The activation has been applied, except tanh.
+__device__ inline void gemm_store_one(const gemm_launch &p, int64_t place, float y)
 {
-    float y = layer_activate(p.activation, sum);
+    if (p.activation == CONV_ACTIVATION_TANH)
+        y = layer_tanh<0>(y);
     if (p.half)
         layer_store((uint16_t *)p.dst + place, y);
     else
@@ -273,8 +275,6 @@ __device__ inline void gemm_store_own(const gemm_launch &p, const gemm_memory<Co
                                       int first)
 {
     const int VP = Config::VP, V = VP == 4 ? 4 : 1;
-    if (V == 4)
-        activate_outputs<Config::TP, Config::TM>(p.activation, sum);
 #pragma unroll
     for (int t = 0; t < Config::TP; t += V) {
         int64_t at = memory.outputs[first + t / VP * VP * GEMM_LANES_P + t % VP];
@@ -306,6 +306,7 @@ __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config
     const int maps = GEMM_LANES_M * Config::VM; // of a warp at a time
     const int first = warp_p * (Config::P / Config::WARPS_P) + lane_p * Config::VP;
     bool own = Config::VP < 4 || p.vectors; // else, of constants, the rest were unreachable
+    activate_outputs<Config::TP, Config::TM>(p.activation, sum);
     if (own) {
         int map = first_map + warp_m * (Config::M / Config::WARPS_M) + lane_m * Config::VM;
         gemm_store_own<Config>(p, memory, sum, map, group, first);
@@ -325,19 +326,18 @@ __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config
         }
         __syncthreads();
 #pragma unroll 1
-        for (int r = warp; r < Config::pass_maps; r += Config::threads / 32) {
-            int map =
-                first_map + r / maps * (Config::M / Config::WARPS_M) + h * GEMM_LANES_M + r % maps;
-            if (map >= p.group_maps)
+        for (int x = lane; x < Config::P; x += 32) {
+            int64_t at = memory.outputs[x];
+            if (at < 0)
                 continue;
-            int64_t plane = (int64_t)(group * p.group_maps + map) * p.plane;
-            const float *row = memory.stages + r * Config::P;
-#pragma unroll 2
-            for (int x = lane; x < Config::P; x += 32) {
-                int64_t at = memory.outputs[x];
-                if (at < 0)
-                    continue;
-                gemm_store_one(p, at + plane, row[x]);
+            at += (int64_t)(group * p.group_maps) * p.plane;
+#pragma unroll 4
+            for (int r = warp; r < Config::pass_maps; r += Config::threads / 32) {
+                int map = first_map + r / maps * (Config::M / Config::WARPS_M) + h * GEMM_LANES_M +
+                          r % maps;
+                if (map < p.group_maps)
+                    gemm_store_one(p, at + (int64_t)map * p.plane,
+                                   memory.stages[r * Config::P + x]);
             }
         }
     }
