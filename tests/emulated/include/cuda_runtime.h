@@ -173,17 +173,6 @@ static inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum)
     return sum;
 }
 
-// Two numbers of 16 bits times the lower, or the upper, two bytes of b.
-static inline uint32_t __dp2a_lo(uint32_t a, uint32_t b, uint32_t sum)
-{
-    return sum + (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff);
-}
-
-static inline uint32_t __dp2a_hi(uint32_t a, uint32_t b, uint32_t sum)
-{
-    return __dp2a_lo(a, b >> 16, sum);
-}
-
 static inline float __fdividef(float a, float b)
 {
     return a / b;
@@ -253,10 +242,6 @@ static inline void __threadfence(void)
 static inline void __nanosleep(unsigned)
 {
     emulated::look();
-}
-
-static inline void __threadfence_block(void)
-{
 }
 
 static inline uint32_t atomicMin(uint32_t *p, uint32_t value)
