@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Private to check_codec: the interface of its parts, and the images that they share.
-#ifndef CONV_CHECK_CODEC_H
-#define CONV_CHECK_CODEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ bool check_codec_encode(const struct check_options *options);
 bool check_codec_decode(const struct check_options *options);
 bool check_jpeg_encode(const struct check_options *options);
 bool check_jpeg_decode(const struct check_options *options);
-
-#endif

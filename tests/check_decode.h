@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of check_codec that compare the decoder on the device with the one on the CPU:
 // generated images and streams, the oracle, the device.
-#ifndef CONV_TESTS_CHECK_DECODE_H
-#define CONV_TESTS_CHECK_DECODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ struct check_decode_run {
 bool check_decode_batch(const struct check_stream *streams, const struct conv_image *planes,
                         const enum check_verdict *verdicts, int count,
                         const struct check_decode_run *how, int *split);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parts of check_kernels: a case (a filter, images, the expected result) and its runs.
-#ifndef CONV_TESTS_CHECK_KERNELS_H
-#define CONV_TESTS_CHECK_KERNELS_H
+#pragma once
 
 #include "kernels/stencil/stencil.h"
 #include "support/guard.h"
@@ -107,6 +106,4 @@ bool check_cuda_run(const struct conv_variant *variant, struct check_case *c);
 // Compares the device's handling of premultiplied colours between filters with the CPU's. Prints
 // the result.
 bool check_cuda_alpha(uint64_t seed);
-#endif
-
 #endif

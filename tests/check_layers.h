@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parts of check_layers: a case (a layer, images, the expected result) and its runs.
-#ifndef CONV_TESTS_CHECK_LAYERS_H
-#define CONV_TESTS_CHECK_LAYERS_H
+#pragma once
 
 #include "kernels/layer/layer.h"
 #include "support/guard.h"
@@ -84,6 +83,4 @@ bool check_selftest(void);
 // Runs a variant on copies of the case's memories and copies dst back. Prints and returns false if
 // CUDA fails.
 bool check_cuda_run(const struct conv_layer_variant *variant, unsigned have, struct check_case *c);
-#endif
-
 #endif

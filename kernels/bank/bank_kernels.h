@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The kernels of filter banks: separable filters, and pooling of their maps. The CPU and CUDA
 // compute the same bits.
-#ifndef CONV_KERNELS_BANK_BANK_KERNELS_H
-#define CONV_KERNELS_BANK_BANK_KERNELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -141,6 +140,4 @@ enum conv_status conv_cuda_combine_magnitude(float *d_dst, const float *d_planes
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

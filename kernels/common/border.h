@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Samples beyond the edge of an image: shared by all families of kernels.
-#ifndef CONV_KERNELS_COMMON_BORDER_H
-#define CONV_KERNELS_COMMON_BORDER_H
+#pragma once
 
 #include "filter/filter.h"
 #include "kernels/common/place.h"
@@ -47,5 +46,3 @@ CONV_HOST_DEVICE static inline int conv_border_sample(enum conv_border border, i
     int from = conv_border_index(border, pixel, n / channels);
     return from < 0 ? -1 : from * channels + x - pixel * channels;
 }
-
-#endif

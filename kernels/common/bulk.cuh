@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Barriers in shared memory and bulk copies (TMA) of compute capability 9.0, which CUDA C++ has no
 // intrinsics for. PTX ISA: "mbarrier", "cp.async.bulk", "elect.sync", "Async proxy".
-#ifndef CONV_KERNELS_COMMON_BULK_CUH
-#define CONV_KERNELS_COMMON_BULK_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -124,5 +123,3 @@ __device__ inline void start_next_kernel(void)
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-
-#endif

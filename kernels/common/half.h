@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Numbers of 16 bits on the host.
-#ifndef CONV_KERNELS_COMMON_HALF_H
-#define CONV_KERNELS_COMMON_HALF_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -65,5 +64,3 @@ static inline uint16_t conv_bfloat_from_float(float value)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-#endif

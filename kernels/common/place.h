@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The place where a kernel runs, its requirements, and for which GPUs the CUDA kernels were
 // compiled: shared by all families of kernels.
-#ifndef CONV_KERNELS_COMMON_PLACE_H
-#define CONV_KERNELS_COMMON_PLACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,6 +50,4 @@ int conv_cuda_code_capability(int capability);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The host divides the scratch memory of the device's coders among arrays.
-#ifndef CONV_KERNELS_COMMON_SCRATCH_CUH
-#define CONV_KERNELS_COMMON_SCRATCH_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ template <typename Item> static void take(Item **place, uintptr_t *at, uint64_t 
     *place = (Item *)*at;
     *at += (uintptr_t)round_up(count * sizeof(Item), SCRATCH_ALIGN);
 }
-
-#endif

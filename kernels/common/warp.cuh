@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the lanes of a warp compute together. All lanes must call.
-#ifndef CONV_KERNELS_COMMON_WARP_CUH
-#define CONV_KERNELS_COMMON_WARP_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -59,5 +58,3 @@ template <typename First> __device__ inline int find_last(int count, uint32_t wa
     }
     return base;
 }
-
-#endif

@@ -2,8 +2,7 @@
 // The ladder of the course (docs/course): kernels from the first attempt on, one idea per step.
 // Benchmarks and checks list them after the variants of stencil.h and layer.h; nothing else links
 // them, so no choice returns one.
-#ifndef CONV_KERNELS_LADDER_LADDER_H
-#define CONV_KERNELS_LADDER_LADDER_H
+#pragma once
 
 #include "kernels/layer/layer.h"
 #include "kernels/stencil/stencil.h"
@@ -51,6 +50,4 @@ extern const struct conv_layer_variant conv_cuda_layer_register_shapes[6];
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

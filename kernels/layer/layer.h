@@ -5,8 +5,7 @@
 // where g is the group of map m and c runs over the C/G channels of that group.
 // A variant states where it runs, what it needs, which layers it can do and how well it suits them.
 // A new idea is a new file and a new entry in layer.c: variants do not refer to each other.
-#ifndef CONV_KERNELS_LAYER_LAYER_H
-#define CONV_KERNELS_LAYER_LAYER_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -338,5 +337,3 @@ const char *conv_layer_networks_next(const char *at, struct conv_layer_network *
 
 // Whether the layer is one of a network: one of its names, or "all".
 bool conv_layer_networks_has(const struct conv_layer_network *layer, const char *network);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Copies of samples between image layouts: planes, interleaved samples, any strides; with
 // conversion of sample types and channels. Plain C without CUDA types.
-#ifndef CONV_KERNELS_LAYOUT_LAYOUT_H
-#define CONV_KERNELS_LAYOUT_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,6 +72,4 @@ enum conv_status conv_cuda_layout_copy(const struct conv_layout_copy *copies, in
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

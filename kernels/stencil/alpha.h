@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Premultiplied alpha: colours are multiplied by alpha before a filter and divided by it after.
 // Max is 255 or 65535. All functions work in place.
-#ifndef CONV_KERNELS_STENCIL_ALPHA_H
-#define CONV_KERNELS_STENCIL_ALPHA_H
+#pragma once
 
 #include "image/image.h"
 #include "kernels/stencil/stencil.h"
@@ -64,6 +63,4 @@ enum conv_status conv_cuda_alpha_run(enum conv_alpha_step step, bool before,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

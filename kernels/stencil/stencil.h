@@ -2,8 +2,7 @@
 // The table of stencil kernels. A variant states where it runs, what it needs, which filters it can
 // do and how well it suits them; all variants compute the same bytes as the reference. A new idea
 // is a new file and a new entry in stencil.c: variants do not refer to each other.
-#ifndef CONV_KERNELS_STENCIL_STENCIL_H
-#define CONV_KERNELS_STENCIL_STENCIL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -294,6 +293,4 @@ size_t conv_stencil_cells(const struct conv_stencil *stencil, struct conv_stenci
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

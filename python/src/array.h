@@ -2,8 +2,7 @@
 // Arrays of results: conv.Array, samples in memory of libconv, and those of torch, cupy and jax,
 // for which the Python side is conv/_frameworks.py. Results in device memory are conv.Array; on the
 // host it is what numpy arrays and memoryviews keep alive.
-#ifndef CONV_PYTHON_ARRAY_H
-#define CONV_PYTHON_ARRAY_H
+#pragma once
 
 #include <atomic>
 #include <memory>
@@ -92,5 +91,3 @@ nb::object finish(Tensor &result, void *stream, bool pending);
 void note_use(const Tensor &tensor, void *stream, const Borrowed &context, bool written);
 
 } // namespace convpy
-
-#endif

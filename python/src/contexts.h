@@ -2,8 +2,7 @@
 // Contexts of libconv for threads of Python. A context belongs to one thread at a time: a call
 // borrows an idle one and returns it. Contexts are kept for each device and stream, so memory that
 // returns to a context's pool is reused by work of the same stream only, in order.
-#ifndef CONV_PYTHON_CONTEXTS_H
-#define CONV_PYTHON_CONTEXTS_H
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -124,5 +123,3 @@ void forget_prepared(uint64_t id) noexcept;
 void abandon_contexts();
 
 } // namespace convpy
-
-#endif

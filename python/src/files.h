@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The files of a call: one object with the buffer protocol, uint8 tensor of torch or path, or a
 // list of them, which may be long.
-#ifndef CONV_PYTHON_FILES_H
-#define CONV_PYTHON_FILES_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -52,5 +51,3 @@ void run_groups(const Borrowed &context, Unlocked &unlocked, const std::vector<u
                 uint64_t most, const std::vector<conv_item> &items, const Work &work);
 
 } // namespace convpy
-
-#endif

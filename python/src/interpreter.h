@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Python's exceptions, for errors of libconv and of the conversion of arguments, and Python's lock.
-#ifndef CONV_PYTHON_INTERPRETER_H
-#define CONV_PYTHON_INTERPRETER_H
+#pragma once
 
 #include <nanobind/nanobind.h>
 
@@ -94,5 +93,3 @@ class Relocked
 };
 
 } // namespace convpy
-
-#endif

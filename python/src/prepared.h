@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What conv.Filter and conv.Layer share: settings, and an object of libconv made ready with them in
 // each context that runs it.
-#ifndef CONV_PYTHON_PREPARED_H
-#define CONV_PYTHON_PREPARED_H
+#pragma once
 
 #include <list>
 #include <string>
@@ -72,5 +71,3 @@ template <class Object, class Options, void (&destroy)(Object *)> class Prepared
 };
 
 } // namespace convpy
-
-#endif

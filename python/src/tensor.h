@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Arrays of other packages as views, without copying: numpy and all that has the buffer protocol,
 // torch, cupy, jax and all that has __dlpack__, numba and all that has __cuda_array_interface__.
-#ifndef CONV_PYTHON_TENSOR_H
-#define CONV_PYTHON_TENSOR_H
+#pragma once
 
 #include <cstdint>
 #include <initializer_list>
@@ -188,5 +187,3 @@ void append_images(std::vector<conv_image> &images, const Tensor &tensor, Layout
                    const char *name);
 
 } // namespace convpy
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of src/api/ share: the context, and how its functions report failures; checks of
 // views, and of the memory that they share; batches of files.
-#ifndef CONV_API_API_H
-#define CONV_API_API_H
+#pragma once
 
 #include "base/err.h"
 #include "base/lock.h"
@@ -151,5 +150,3 @@ enum conv_status conv_api_coder_get(conv_context *context, int worker,
                                     const struct conv_codec_config *config,
                                     struct conv_codec **codec, struct conv_err *err);
 void conv_api_coders_close(conv_context *context);
-
-#endif

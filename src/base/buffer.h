@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory that a worker reuses from image to image; it grows to the largest need.
-#ifndef CONV_BASE_BUFFER_H
-#define CONV_BASE_BUFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ static inline void conv_bytes_put(uint8_t *to, size_t bytes, uint64_t value, boo
     for (size_t i = 0; i < bytes; i++)
         to[little ? i : bytes - 1 - i] = (uint8_t)(value >> 8 * i);
 }
-
-#endif

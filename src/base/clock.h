@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The clock of all measurements and timeouts, and order statistics of what was measured.
-#ifndef CONV_BASE_CLOCK_H
-#define CONV_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,10 +15,6 @@ double conv_clock_process_seconds(void);
 
 // --- order statistics ----------------------------------------------------------------------------
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct conv_stat {
     double min, p25, median, p75, max;
 };
@@ -30,9 +25,3 @@ struct conv_stat conv_stat_sort(double *values, int count);
 
 // The median alone; sorts as well.
 double conv_stat_median(double *values, int count);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif

@@ -3,8 +3,7 @@
 // and waits while others have all of them, so that a run with few descriptors is slower, but
 // complete. The table of descriptors belongs to the process, and so does the count of them: it is
 // shared by all runs in it. Any thread may call any function.
-#ifndef CONV_BASE_DESCRIPTORS_H
-#define CONV_BASE_DESCRIPTORS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,5 +42,3 @@ void conv_descriptors_end_ahead(void);
 // for that: for other threads while there are any, else up to 10 s over all `tries`, which begin at
 // 0. Leaves errno as it is.
 bool conv_descriptors_wait(int errnum, int *tries);
-
-#endif

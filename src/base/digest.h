@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Digests of 128 bits that identify contents (SipHash-2-4, Aumasson and Bernstein 2012), and sets
 // of them, whose members may have data. Any thread.
-#ifndef CONV_BASE_DIGEST_H
-#define CONV_BASE_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ void *conv_digest_set_data(const struct conv_digest_set *set, const struct conv_
 // the set as it was.
 enum conv_status conv_digest_set_add(struct conv_digest_set *set, const struct conv_digest *digest,
                                      bool *added, struct conv_err *err);
-
-#endif

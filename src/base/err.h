@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // How every function of this program fails: a status to decide by, a text for the user, and a hint
 // that a front end can put into its own words; and the candidates for "did you mean ...?".
-#ifndef CONV_BASE_ERR_H
-#define CONV_BASE_ERR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ size_t conv_suggest_all(const char **names, size_t room, const char *word, const
 // did you mean 'NEAR'? (there are A, B, C)".
 int conv_suggest_choice(const char *what, const char *word, const void *first, size_t step,
                         size_t count, struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the processor offers.
-#ifndef CONV_BASE_FEATURES_H
-#define CONV_BASE_FEATURES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ unsigned conv_cpu_features(void);
 
 // The processor's name as the system reports it, or "unknown processor".
 void conv_cpu_model(char *text, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
 // What a container, a job or a shell allows this process: memory, cores and descriptors. Read from
 // control groups (cgroup v1, v2 and both mounted side by side, with all groups above the process's
 // own), resource limits, the affinity mask and the environment of a job.
-#ifndef CONV_BASE_LIMITS_H
-#define CONV_BASE_LIMITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ size_t conv_limits_memory_left(const struct conv_limits *limits);
 // True if something other than the machine itself limits memory: a process that exceeds it is often
 // killed, even while memory of the machine is free.
 bool conv_limits_memory_is_limited(const struct conv_limits *limits);
-
-#endif

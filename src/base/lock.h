@@ -3,8 +3,7 @@
 // declaration which lock its caller has to hold (CONV_NEEDS) or must not hold (CONV_TAKES); clang's
 // -Wthread-safety refuses callers that do otherwise, and functions that return with other locks
 // than they state. GCC, which has no such analysis, sees a plain mutex.
-#ifndef CONV_BASE_LOCK_H
-#define CONV_BASE_LOCK_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -74,5 +73,3 @@ void conv_thread_set_low_latency(void);
 // are blocked, except those of faults. A write to a closed pipe, or beyond the limit of a file's
 // size, then fails without ending the process.
 int conv_thread_start(pthread_t *thread, void *(*main)(void *), void *argument);
-
-#endif

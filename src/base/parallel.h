@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Work on one image that several threads may share: an interface, so that codecs and backends need
 // not know where the threads come from. run/worker.h implements it with idle workers.
-#ifndef CONV_BASE_PARALLEL_H
-#define CONV_BASE_PARALLEL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ static inline bool conv_cancel_is_asked(const atomic_int *stop)
 }
 
 #define CONV_CANCEL_TEXT "cancelled by a signal"
-
-#endif

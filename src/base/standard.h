@@ -2,8 +2,7 @@
 // Standard input, output and error that the caller closed before it started the program. Left
 // closed, their numbers would go to the first files that the program opens, and whatever is printed
 // would land in those: in images, reports and journals.
-#ifndef CONV_BASE_STANDARD_H
-#define CONV_BASE_STANDARD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -57,5 +56,3 @@ void conv_stall_end(struct conv_stall *stall);
 // True if a thread is between the two, and none has begun or ended for `ns`.
 // Async-signal-safe.
 bool conv_stall_lasts(const struct conv_stall *stall, uint64_t ns);
-
-#endif

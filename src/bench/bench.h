@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // `conv bench`: benchmarks of this machine. The command line fills the options.
-#ifndef CONV_BENCH_BENCH_H
-#define CONV_BENCH_BENCH_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -135,5 +134,3 @@ static inline uint32_t conv_bench_random(uint32_t *state)
     *state ^= *state << 5;
     return *state;
 }
-
-#endif

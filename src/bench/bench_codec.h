@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // `conv bench codec`: the images of a folder in memory, as files and as samples, and the parts that
 // measure several threads and a device.
-#ifndef CONV_BENCH_BENCH_CODEC_H
-#define CONV_BENCH_BENCH_CODEC_H
+#pragma once
 
 #include <string.h>
 
@@ -96,5 +95,3 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
 // CONV_ERR_FORMAT, after the table, if pixels were wrong.
 enum conv_status conv_bench_codec_device(const struct conv_bench_options *options,
                                          struct conv_bench_images *images, struct conv_err *err);
-
-#endif

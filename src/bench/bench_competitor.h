@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Other PNG decoders, measured for comparison and used nowhere else.
-#ifndef CONV_BENCH_BENCH_COMPETITOR_H
-#define CONV_BENCH_BENCH_COMPETITOR_H
+#pragma once
 
 #include "base/buffer.h"
 #include "png/png.h"
@@ -15,5 +14,3 @@ struct conv_competitor {
 };
 
 extern const struct conv_competitor conv_competitors[]; // ends with a name of NULL
-
-#endif

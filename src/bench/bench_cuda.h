@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Measurements on a CUDA device directly, without engine and run: kernels, copies and coders,
 // each alone.
-#ifndef CONV_BENCH_BENCH_CUDA_H
-#define CONV_BENCH_BENCH_CUDA_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -93,5 +92,3 @@ enum conv_status conv_bench_cuda_time_cudnn(const struct conv_bench_layers_data 
                                             enum conv_precision precision, double *ns, int runs,
                                             float *result, char *summary, size_t size,
                                             struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The results of `conv bench kernels` as text, JSON, CSV and page, and beside an earlier one.
-#ifndef CONV_BENCH_BENCH_KERNELS_H
-#define CONV_BENCH_BENCH_KERNELS_H
+#pragma once
 
 #include "bench/bench.h"
 #include "bench/bench_table.h"
@@ -44,5 +43,3 @@ void conv_bench_compare_fill(const struct conv_bench_compare *compare,
                              const struct conv_bench_options *options,
                              const struct conv_bench_workload *workload,
                              struct conv_bench_table *table);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One kernel variant with a chain of filters and memory of its own, launched again and again, each
 // time with cold caches. On the kernels' plain API: neither engine nor run is involved.
-#ifndef CONV_BENCH_BENCH_LAUNCH_H
-#define CONV_BENCH_BENCH_LAUNCH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ enum conv_status conv_bench_launch_copy(struct conv_bench_launch *launch, uint64
 // `size` bytes from `offset` on of the last run's result, which is laid out as the source.
 enum conv_status conv_bench_launch_read(const struct conv_bench_launch *launch, size_t offset,
                                         uint8_t *result, size_t size, struct conv_err *err);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // One convolution layer with its data, the places where variants of it are timed, and the table of
 // results: bench_layers.c measures, and uses the other bench_layers_*.c for these.
-#ifndef CONV_BENCH_BENCH_LAYERS_H
-#define CONV_BENCH_BENCH_LAYERS_H
+#pragma once
 
 #include "bench/bench.h"
 #include "bench/bench_place.h"
@@ -114,5 +113,3 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
                                          const struct conv_bench_layers_data *data,
                                          const char *name, const struct conv_bench_table *table,
                                          bool first, enum conv_status status, struct conv_err *err);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory and timed work at one place: on cores of the CPU, or on a CUDA device. What is timed
 // begins with cold caches. All of it belongs to one thread.
-#ifndef CONV_BENCH_BENCH_PLACE_H
-#define CONV_BENCH_BENCH_PLACE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ struct conv_bench_place_ops {
 };
 
 extern const struct conv_bench_place_ops conv_bench_place_cpu;
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parts of `conv bench streams`: copies alone; the device alone; and the table.
-#ifndef CONV_BENCH_BENCH_STREAMS_H
-#define CONV_BENCH_BENCH_STREAMS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -81,5 +80,3 @@ void conv_streams_table_print_line(const struct conv_streams_table *table, int l
 // One JSON object of a struct conv_streams_table, or comma-separated values under a line of names.
 void conv_streams_table_print_json(const void *table, FILE *stream);
 void conv_streams_table_print_csv(const struct conv_streams_table *table);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Measured kernels of any kind, as text, JSON or CSV. All forms show the same numbers: a copy's
 // speed and each kernel's share of it come from one figure per place.
-#ifndef CONV_BENCH_BENCH_TABLE_H
-#define CONV_BENCH_BENCH_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -125,5 +124,3 @@ void conv_bench_table_print_json(const struct conv_bench_table *table, FILE *str
 // NULL, with `heading`.
 void conv_bench_table_print_csv(const struct conv_bench_table *table, const char *heading,
                                 const char *before);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The images that `conv bench kernels` filters in one launch: three planes each, all in one piece
 // of memory.
-#ifndef CONV_BENCH_BENCH_WORKLOAD_H
-#define CONV_BENCH_BENCH_WORKLOAD_H
+#pragma once
 
 #include "bench/bench.h"
 #include "bench/bench_launch.h"
@@ -63,5 +62,3 @@ void conv_bench_workload_describe(const struct conv_bench_workload *workload, co
 enum conv_status conv_bench_workload_compare(const struct conv_bench_workload *workload,
                                              const uint8_t *expected, const uint8_t *result,
                                              const char *name, struct conv_err *err);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The commands. Each takes the options with its own name removed from the operands and returns the
 // program's exit code.
-#ifndef CONV_CLI_COMMANDS_H
-#define CONV_CLI_COMMANDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -66,5 +65,3 @@ int conv_errors_exit_code(const struct conv_totals *totals, int stop);
 
 // Flushes stdout: CONV_EXIT_OK, or a message and CONV_EXIT_SOME_FAILED if it could not be written.
 int conv_errors_flush(void);
-
-#endif

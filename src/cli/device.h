@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // From --device and --variant to an open backend.
-#ifndef CONV_CLI_DEVICE_H
-#define CONV_CLI_DEVICE_H
+#pragma once
 
 #include "cli/options.h"
 #include "engine/engine.h"
@@ -79,5 +78,3 @@ bool conv_device_is_left_open(void);
 
 // Takes over devices that have been opened meanwhile; does not wait.
 void conv_device_look(struct conv_device *device);
-
-#endif

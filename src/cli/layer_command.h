@@ -2,8 +2,7 @@
 // What the files of `conv layer` share: layer.c (the command, and a layer as a stage of run.c),
 // layer_setup.c (from options to a layer, a device and shapes), layer_tensor.c (one tensor to
 // another).
-#ifndef CONV_CLI_LAYER_COMMAND_H
-#define CONV_CLI_LAYER_COMMAND_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -85,7 +84,6 @@ enum conv_status conv_layer_shapes_fit(struct conv_layer_shapes *shapes,
 struct conv_places;     // run_inputs.h
 struct conv_run_inputs; // run_inputs.h
 struct conv_run_report; // run.h
-struct conv_workload_choice;
 
 // A layer as a stage of a run over images.
 struct conv_layer_images { // {0} is closed
@@ -127,5 +125,3 @@ void conv_layer_describe(struct conv_run_report *report, const struct conv_layer
 // Prints its messages and returns the exit code.
 int conv_layer_tensor_run(const struct conv_options *options, const struct conv_places *places,
                           const struct conv_layer_setup *setup);
-
-#endif

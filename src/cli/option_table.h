@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tables of commands and options: what the parser accepts, what it refuses and what --help
 // prints. Private to src/cli/option*.c, commands.c and settings.c.
-#ifndef CONV_CLI_OPTION_TABLE_H
-#define CONV_CLI_OPTION_TABLE_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -110,5 +109,3 @@ struct conv_option_synonym {
 
 extern const struct conv_option_synonym conv_option_synonyms[];
 extern const size_t conv_option_synonym_count;
-
-#endif

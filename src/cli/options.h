@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Everything that the user can type. Only options.c sees argv; one table (option_table.c) gives the
 // parser, --help and what each command refuses.
-#ifndef CONV_CLI_OPTIONS_H
-#define CONV_CLI_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -230,5 +229,3 @@ size_t conv_options_mem_limit(const struct conv_machine_options *machine, bool a
 // The number of this process, from 0, among those of the job on the same machine, by the variables
 // of Slurm, Open MPI and other MPI launchers; 0 if they do not say so. option_shard.c
 int conv_options_local_rank(void);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A run over images, of filters or of a layer: from options to a run of the pipeline, its report,
 // trace and page, and the settings that decide its results.
-#ifndef CONV_CLI_RUN_H
-#define CONV_CLI_RUN_H
+#pragma once
 
 #include "base/digest.h"
 #include "cli/device.h"
@@ -91,5 +90,3 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
 enum conv_status conv_settings_open_journal(struct conv_journal **journal,
                                             const struct conv_settings *settings, atomic_int *stop,
                                             struct conv_err *err);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // From operands to the images of a run and the places of their results: the operands, the files
 // that the run itself writes, the selection of images, and all of it together.
-#ifndef CONV_CLI_RUN_INPUTS_H
-#define CONV_CLI_RUN_INPUTS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -189,5 +188,3 @@ enum conv_status conv_run_inputs_open_sink(struct conv_sink **sink,
 // and which other files were found instead. Returns the exit code, from what the images did.
 int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_options *options,
                            struct conv_report *report, int stop, bool failed);
-
-#endif

@@ -5,8 +5,7 @@
 // does not poll, in work that cannot be cancelled, or if the reader of messages, report, trace or
 // page has stalled; otherwise after a second signal, unless it follows so soon that it is the same
 // one.
-#ifndef CONV_CLI_SIGNALS_H
-#define CONV_CLI_SIGNALS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -41,5 +40,3 @@ void conv_signals_watch(struct conv_sink *sink);
 // A mapped input that another program makes shorter ends the process, with a message and exit code
 // 1, and leaves nothing unfinished. To be called where inputs are mapped.
 void conv_signals_expect_truncation(void);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A filter bank on one device: planes in, maps or pooled features out. operation.h runs it on
 // planes in host memory. After `open` any thread may use a context.
-#ifndef CONV_ENGINE_BANK_CONTEXT_H
-#define CONV_ENGINE_BANK_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,8 +10,6 @@
 #include "engine/layer_context.h"
 #include "filter/bank.h"
 #include "kernels/bank/bank_kernels.h"
-
-struct conv_bank_context;
 
 // What is computed from the samples of a map in one cell of the grid.
 enum conv_pool_kind {
@@ -126,5 +123,3 @@ struct conv_separable_batch conv_bank_context_batch(const struct conv_bank_steps
 // Turns the sums of one map, cells[grid * grid], into features [kinds][grid][grid].
 void conv_bank_context_features(float *features, const struct conv_pooling *pool,
                                 const struct conv_pool_sums *cells, int height, int width);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A chain of filters made ready for the kernels of one place, the same for all backends.
-#ifndef CONV_ENGINE_CHAIN_H
-#define CONV_ENGINE_CHAIN_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -33,5 +32,3 @@ static inline int conv_chain_depths(const struct conv_backend_config *config)
 enum conv_status conv_chain_prepare(struct conv_chain_op *ops,
                                     const struct conv_backend_config *config, enum conv_place place,
                                     unsigned have, struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of the CPU share: cpu.c (its row of engine.h), cpu_filter.c and cpu_tensor.c.
-#ifndef CONV_ENGINE_CPU_H
-#define CONV_ENGINE_CPU_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -46,5 +45,3 @@ struct conv_cpu_share {
 void conv_cpu_share_plan(struct conv_cpu_share *share, const struct conv_layer_plan *plan,
                          const struct conv_layer_batch *batch, int threads);
 void conv_cpu_share_run(void *share, int worker, int task); // a conv_workers_fn
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // CUDA's run time with our errors: devices by ordinal, memory that grows, events.
-#ifndef CONV_ENGINE_CUDA_DEVICE_H
-#define CONV_ENGINE_CUDA_DEVICE_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -109,5 +108,3 @@ void conv_cuda_clock_close(struct conv_cuda_clock *clock);
 // origin anew.
 enum conv_status conv_cuda_clock_read(struct conv_cuda_clock *clock, cudaStream_t stream,
                                       cudaEvent_t event, uint64_t *ns, struct conv_err *err);
-
-#endif

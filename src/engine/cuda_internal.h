@@ -6,8 +6,7 @@
 //   cuda_api_decode.c, cuda_api_encode.c  its files
 //   cuda_api_copy.c, cuda_api_filter.c    its images
 //   cuda_tensor.c                           layers and banks
-#ifndef CONV_ENGINE_CUDA_INTERNAL_H
-#define CONV_ENGINE_CUDA_INTERNAL_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -332,5 +331,3 @@ enum conv_status conv_cuda_context_encode(struct conv_device_context *device,
 enum conv_status conv_cuda_filter_run(struct conv_backend *filter, const conv_image *results,
                                       const conv_image *sources, int count, void *stream,
                                       struct conv_err *err);
-
-#endif

@@ -2,8 +2,7 @@
 // The devices that do the work: one table of functions per kind of device (cpu.c, cuda.c; no_cuda.c
 // in a build without CUDA). The run, the library and the benchmarks use them through these tables
 // alone.
-#ifndef CONV_ENGINE_ENGINE_H
-#define CONV_ENGINE_ENGINE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -404,5 +403,3 @@ enum conv_status conv_async_open_result(struct conv_async_open *async,
 // must end by _exit(), since the exit handlers of a driver cannot be relied on while that driver is
 // being opened. NULL is fine.
 bool conv_async_open_close(struct conv_async_open *async);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A group: several images packed into one staging buffer, so that any number of them takes one copy
 // to the device, one launch per filter and one copy back. A group belongs to one thread at a time.
-#ifndef CONV_ENGINE_GROUP_H
-#define CONV_ENGINE_GROUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -145,5 +144,3 @@ bool conv_group_split(const struct conv_group *group, struct conv_group *head,
 
 // Empties the group; its memory stays.
 void conv_group_reset(struct conv_group *group);
-
-#endif

@@ -2,15 +2,11 @@
 // A convolution layer on one device: chooses the kernel, makes its plan once per shape, packs and
 // uploads the weights once. operation.h runs it on batches in host memory. After `open` any thread
 // may use a context.
-#ifndef CONV_ENGINE_LAYER_CONTEXT_H
-#define CONV_ENGINE_LAYER_CONTEXT_H
+#pragma once
 
 #include "base/lock.h"
 #include "engine/engine.h"
 #include "kernels/layer/layer.h"
-
-struct conv_layer_prepared;
-struct conv_library_layer;
 
 // Only `layer` and the device are for others than layer_context.c.
 struct conv_layer_context {
@@ -115,5 +111,3 @@ struct conv_layer_prepared {
 struct conv_layer_batch conv_layer_batch_of(const struct conv_layer *layer,
                                             const struct conv_layer_shape *shape, int64_t images,
                                             const void *src, void *dst);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a device has at its disposal: memory and threads.
-#ifndef CONV_ENGINE_MEMORY_H
-#define CONV_ENGINE_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ int conv_workers_for(int threads, uint64_t samples);
 // fewer do the work.
 void conv_workers_run(struct conv_workers *workers, int threads, conv_workers_fn work,
                       void *context, int count);
-
-#endif

@@ -2,8 +2,7 @@
 // A convolution layer or a filter bank on one device, by one set of functions: images in, maps or
 // features out. After it was opened any thread may use an operation; a stream belongs to one thread
 // at a time. Streams are closed before their operation.
-#ifndef CONV_ENGINE_OPERATION_H
-#define CONV_ENGINE_OPERATION_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -115,5 +114,3 @@ enum conv_status conv_operation_flow_plan(struct conv_operation_flow_use *use,
 // CONV_ERR_CANCELLED. After a failure some images may have been written.
 enum conv_status conv_operation_flow_run(const struct conv_operation_flow *flow,
                                          struct conv_err *err);
-
-#endif

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Images as callers of the library have them, with any strides: their planes, and copies between
 // them in host memory.
-#ifndef CONV_ENGINE_VIEW_H
-#define CONV_ENGINE_VIEW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "conv.h"
 #include "image/image.h"
-
-struct conv_unfilter;
-struct conv_filter_rows;
 
 // True if two views are the same memory with the same strides.
 bool conv_view_is(const conv_image *a, const conv_image *b);
@@ -58,5 +54,3 @@ void conv_view_copier_row(const struct conv_view_copier *copier, const conv_imag
                           const conv_image *src, const void *from);
 // Copies rows [first, first + count).
 void conv_view_copy(const conv_image *dst, const conv_image *src, int first, int count);
-
-#endif

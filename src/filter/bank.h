@@ -2,8 +2,7 @@
 // Filter banks: many filters that are applied to the same plane, and how their responses become
 // maps. Any thread; a bank is constant once it is made. `conv layer gabor:4x8 ...` computes the
 // maps of a bank.
-#ifndef CONV_FILTER_BANK_H
-#define CONV_FILTER_BANK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -62,5 +61,3 @@ bool conv_bank_accepts(const char *text);
 
 // Accepts an empty bank.
 void conv_bank_free(struct conv_bank *bank);
-
-#endif

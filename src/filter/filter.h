@@ -4,8 +4,7 @@
 // A gradient magnitude has two sums: gx by the matrix c, gy by its transpose. In float32, each
 // operation rounded:
 //   out(x,y) = clamp(round_half_even(sqrt(gx * gx + gy * gy) / scale + offset), 0, max)
-#ifndef CONV_FILTER_FILTER_H
-#define CONV_FILTER_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -214,5 +213,3 @@ enum conv_status conv_filter_check_border(float value, struct conv_err *err);
 // if it is not such a number or beyond +-limit; *value is then unchanged. Any thread.
 enum conv_status conv_number_parse(double *value, double limit, const char *text, size_t size,
                                    struct conv_err *err);
-
-#endif

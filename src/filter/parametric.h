@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Filters that are made from numbers, such as gaussian:2.5. parametric.c has their formulas and
 // reads the numbers, integer_kernel.c makes integers of those.
-#ifndef CONV_FILTER_PARAMETRIC_H
-#define CONV_FILTER_PARAMETRIC_H
+#pragma once
 
 #include "filter/filter.h"
 
@@ -66,5 +65,3 @@ void conv_filter_decimate(struct conv_filter *filter, double sigma, double amoun
 // For a column times a row, whose scales are small, and with a step. They differ by at most 1 from
 // rounded ones.
 #define CONV_INTEGER_LINES_DEVIATION 0.75
-
-#endif

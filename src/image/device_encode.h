@@ -9,8 +9,7 @@
 //
 // The bytes of an image depend on the image only, not on the rest of the batch, on streams or on
 // the order of execution.
-#ifndef CONV_IMAGE_DEVICE_ENCODE_H
-#define CONV_IMAGE_DEVICE_ENCODE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ struct conv_encode_batch {
     void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
     void *context;
 };
-
-#endif

@@ -2,8 +2,7 @@
 // What an image format has to provide so that the pipeline can read and write it, the metadata that
 // formats have in common, and which format a file has by its first bytes or its name.
 // io/files/formats.h lists the formats that are provided.
-#ifndef CONV_IMAGE_FORMAT_H
-#define CONV_IMAGE_FORMAT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -522,5 +521,3 @@ static inline bool conv_format_is_animated(const struct conv_format *format, con
 {
     return format->is_animated && format->is_animated(data, size);
 }
-
-#endif

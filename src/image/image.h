@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Planar images: one plane per channel, 8, 16 or 32 bits per sample, native byte order. Nothing
 // here owns memory; an image is a view of memory that its caller owns.
-#ifndef CONV_IMAGE_IMAGE_H
-#define CONV_IMAGE_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -160,5 +159,3 @@ void conv_curve_make(struct conv_curve *curve, uint32_t gamma);
 
 // Replaces the colours of an image of 16 bits; alpha stays.
 void conv_curve_apply(const uint16_t table[65536], const struct conv_image *image);
-
-#endif

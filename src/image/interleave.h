@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Between planes and rows as files have them: samples pixel by pixel, those of 16 bits with the
 // most significant byte first.
-#ifndef CONV_IMAGE_INTERLEAVE_H
-#define CONV_IMAGE_INTERLEAVE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ void conv_interleave_split(const struct conv_image *dst, int y, const uint8_t *r
 
 // The inverse: collects row y of the planes in `row`.
 void conv_interleave_join(uint8_t *row, const struct conv_image *src, int y);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A sink takes the bytes of an image and makes them visible under a name, complete or not at all. A
 // folder, a single file, the inputs' own places, standard output and archives are implementations.
-#ifndef CONV_IO_SINK_H
-#define CONV_IO_SINK_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -13,9 +12,6 @@
 #include "image/format.h"
 #include "io/files/paths.h"
 #include "io/source.h"
-
-struct conv_journal;
-struct conv_archive_format;
 
 // An input of an archive to be written, as it was before it was read.
 struct conv_archive_origin {
@@ -271,5 +267,3 @@ static inline enum conv_status conv_sink_finish(struct conv_sink *sink, struct c
 {
     return sink ? sink->ops->finish(sink, err) : CONV_OK;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A source names images and hands out their bytes, whether they are files, members of archives or
 // come from standard input: for each of these there is a table of functions.
-#ifndef CONV_IO_SOURCE_H
-#define CONV_IO_SOURCE_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -31,10 +30,7 @@ struct conv_input {
     struct conv_archive_input *stream; // that is read instead of `fd`; or NULL
 };
 
-struct conv_item_ops;
 struct conv_archive_body; // a member of an archive: archive_members.h
-struct conv_archive_input;
-struct conv_watched;
 struct conv_format;
 
 // One image of a source. It can be copied.
@@ -225,5 +221,3 @@ bool conv_source_limit(struct conv_source *source, size_t usual, size_t most);
 // output. CONV_ERR_MEMORY. As conv_source_next.
 enum conv_status conv_source_hold(struct conv_source *source, struct conv_item *item,
                                   struct conv_err *err);
-
-#endif

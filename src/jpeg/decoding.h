@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the decoders in cpu/ and cuda/ share. Plain C, and CUDA for the functions.
-#ifndef CONV_JPEG_DECODING_H
-#define CONV_JPEG_DECODING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -79,5 +78,3 @@ CONV_JPEG_INLINE int32_t conv_jpeg_descale(int32_t value, int bits)
 {
     return (value + (1 << (bits - 1))) >> bits;
 }
-
-#endif

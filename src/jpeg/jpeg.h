@@ -11,8 +11,7 @@
 // libjpeg-turbo only warns about and replaces by gray: data that end early, bad codes, missing
 // restart markers or scans. Ignored: bytes after EOI (further images of phones and 3-D cameras), up
 // to 64 stray bytes before it, and unknown versions of JFIF.
-#ifndef CONV_JPEG_JPEG_H
-#define CONV_JPEG_JPEG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -234,5 +233,3 @@ enum conv_status conv_libjpeg_replace_luma(struct conv_buffer *scratch, struct c
                                            const uint8_t *source, size_t size,
                                            const struct conv_jpeg_encoding *encoding,
                                            const atomic_int *stop, struct conv_err *err);
-
-#endif

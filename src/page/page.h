@@ -2,8 +2,7 @@
 // --html: one page, complete in itself, about a run or a benchmark. It is a viewer, the files under
 // src/page/web/, and one JSON object that it shows: the command's record, and what that has not:
 // machine, filters, timelines, failures, the slowest images, images before and after.
-#ifndef CONV_PAGE_PAGE_H
-#define CONV_PAGE_PAGE_H
+#pragma once
 
 #include "base/limits.h"
 #include "engine/engine.h"
@@ -96,5 +95,3 @@ void conv_page_take_pairs(struct conv_page *page, const struct conv_samples *sam
 enum conv_status conv_page_finish(struct conv_page *page, const char *record, struct conv_err *err);
 
 void conv_page_close(struct conv_page *page); // fine before opening and after finishing
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Chunks of a PNG file (ISO/IEC 15948, 5.3), the numbers and sums in them, what they say about the
 // image, and what of them is carried from input to output.
-#ifndef CONV_PNG_CHUNK_H
-#define CONV_PNG_CHUNK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -195,5 +194,3 @@ enum conv_status conv_png_collect(const uint8_t *data, size_t size,
                                   const struct conv_image_header *header,
                                   struct conv_cleaning cleaning, struct conv_metadata *metadata,
                                   struct conv_err *err);
-
-#endif

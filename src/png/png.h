@@ -6,8 +6,7 @@
 // chunk, missing rows and a missing IEND are errors, too; nothing is repaired.
 // Ignored: bytes after IEND, up to 64 KiB of image data after the last row, and ancillary chunks
 // with a wrong CRC, which are dropped. A palette index out of range is opaque black.
-#ifndef CONV_PNG_PNG_H
-#define CONV_PNG_PNG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
                                     const struct conv_image_header *header,
                                     const struct conv_image *dst, const struct conv_rows *put_rows,
                                     const atomic_int *stop, struct conv_err *err);
-
-#endif

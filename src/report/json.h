@@ -2,8 +2,7 @@
 // JSON Lines: a begin record, one file record per image in the order in which they finish, a
 // summary. If the summary is missing, the run was killed. Nothing here fails: the caller asks
 // ferror(stream) when it closes the stream.
-#ifndef CONV_REPORT_JSON_H
-#define CONV_REPORT_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ bool conv_json_is_object(const char *text);
 bool conv_json_integer(const struct conv_json_value *value, uint64_t *number);
 bool conv_json_number(const struct conv_json_value *value, double *number);
 bool conv_json_text(const struct conv_json_value *value, char *text, size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Adds up the reports of several runs, as JSON Lines, into what they did together. The runs may be
 // the shards of a job, some of them repeated after they were killed.
-#ifndef CONV_REPORT_MERGE_H
-#define CONV_REPORT_MERGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ const char *conv_merge_next_unfinished(const struct conv_merge *merge, int *at);
 enum conv_status conv_merge_write(struct conv_merge *merge, FILE *stream, int exit_code,
                                   void (*failed)(const char *input, const char *reason),
                                   struct conv_err *err);
-
-#endif

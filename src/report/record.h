@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The data of reports about a run: one record per image, the totals, the settings that reports
 // repeat, and the figures that are derived from them.
-#ifndef CONV_REPORT_RECORD_H
-#define CONV_REPORT_RECORD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -122,8 +121,6 @@ struct conv_report_total {
     atomic_bool is_complete;
 };
 
-struct conv_samples;
-
 struct conv_report_config {
     // Gets each record, with the totals so far; nothing is printed then. One call at a time, from
     // any thread. NULL: none.
@@ -206,5 +203,3 @@ void conv_overlap_add(struct conv_overlap *overlap, enum conv_engine engine, uin
 
 // Everything added so far.
 void conv_overlap_read(struct conv_overlap *overlap, struct conv_overlap_times *times);
-
-#endif

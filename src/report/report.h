@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the user sees during a run: failures and the closing line on stderr, progress on a terminal,
 // JSON Lines if requested. All calls on one report must come one at a time.
-#ifndef CONV_REPORT_REPORT_H
-#define CONV_REPORT_REPORT_H
+#pragma once
 
 #include "base/err.h"
 #include "report/record.h"
@@ -102,5 +101,3 @@ void conv_report_print_path(FILE *stream, const char *path);
 
 // A message on stderr in one line, after "conv: ", escaped in the same way. Any thread.
 void conv_report_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#endif

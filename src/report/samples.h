@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The single images of a run that a page shows, in constant memory: failures grouped by reason, the
 // slowest images, how long images took, the first pairs of input and output, the first warning.
-#ifndef CONV_REPORT_SAMPLES_H
-#define CONV_REPORT_SAMPLES_H
+#pragma once
 
 #include "report/record.h"
 
@@ -61,5 +60,3 @@ void conv_samples_free(struct conv_samples *samples);
 double conv_samples_quantile(const struct conv_samples *samples, double share);
 // Where a bin begins, in ns.
 double conv_samples_bin_start(int bin);
-
-#endif

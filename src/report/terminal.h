@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What people see of a run: lines about images in their order, the progress, the closing line.
-#ifndef CONV_REPORT_TERMINAL_H
-#define CONV_REPORT_TERMINAL_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -89,5 +88,3 @@ void conv_progress_format_line(char *text, size_t size, const struct conv_progre
 // what a signal has left undone, or NULL.
 void conv_closing_print(const struct conv_report_config *config, const struct conv_totals *totals,
                         const struct conv_report_rest *rest);
-
-#endif

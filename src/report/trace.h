@@ -3,8 +3,7 @@
 // Chrome's trace format (for Perfetto), for --html as a timeline. Each track formats its slices
 // into a buffer of its own and writes it when it is full, so that recording takes no lock and no
 // growing memory. The file is valid JSON at every moment, however the run ends.
-#ifndef CONV_REPORT_TRACE_H
-#define CONV_REPORT_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,7 +11,6 @@
 #include "report/record.h"
 
 struct conv_trace;
-struct conv_trace_track;
 
 // `path` may be NULL: no file. `timeline`: keep one for conv_trace_timeline. `stall`
 // counts waits for the reader of a pipe; may be NULL. CONV_ERR_IO.
@@ -124,7 +122,5 @@ static inline void conv_ranges_push(const char *name)
 static inline void conv_ranges_pop(void)
 {
 }
-
-#endif
 
 #endif

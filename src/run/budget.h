@@ -2,8 +2,7 @@
 // The memory budget of a run, whichever door starts it: one function decides how many bytes each
 // use may take, and what input files and images in flight take is booked here. Staging memory is
 // booked where its buffers are, in the pool, within `staging`.
-#ifndef CONV_RUN_BUDGET_H
-#define CONV_RUN_BUDGET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -110,5 +109,3 @@ void conv_budget_release(struct conv_budget *budget, struct conv_share *share);
 // released; that never happens while nothing is reserved.
 bool conv_budget_reserve(struct conv_budget *budget, size_t bytes);
 void conv_budget_unreserve(struct conv_budget *budget, size_t bytes);
-
-#endif

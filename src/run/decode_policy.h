@@ -12,8 +12,7 @@
 // images at once: workers decode those, unless the device decodes many parts of an image at once.
 //
 // The scheduler's lock guards it. All times are conv_clock_ns.
-#ifndef CONV_RUN_DECODE_POLICY_H
-#define CONV_RUN_DECODE_POLICY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy
 // measured again.
 bool conv_decode_policy_is_worthwhile(const struct conv_decode_policy *policy, size_t bytes,
                                       uint64_t left, uint64_t now);
-
-#endif

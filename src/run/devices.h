@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The devices of an async backend: their streams, and what happens when one is lost.
-#ifndef CONV_RUN_DEVICES_H
-#define CONV_RUN_DEVICES_H
+#pragma once
 
 #include "run/scheduler.h"
 
@@ -139,5 +138,3 @@ bool conv_devices_are_lost(struct conv_scheduler *s, struct conv_err *err) CONV_
 // Bytes of a group's planes in device memory, with which a stream begins, and which make a group
 // full.
 size_t conv_devices_group_bytes(const struct conv_pipeline_config *config);
-
-#endif

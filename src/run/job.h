@@ -9,8 +9,7 @@
 //   READING ► WHOLE                  a backend that is not async
 //
 // From every state a job may end: it is FREE again.
-#ifndef CONV_RUN_JOB_H
-#define CONV_RUN_JOB_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -130,5 +129,3 @@ void conv_job_join(struct conv_job_list *list, struct conv_job *first, bool by_n
 
 // Sorts jobs that are linked by `next` by their items' numbers.
 struct conv_job *conv_job_sort(struct conv_job *first);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A layer or a filter bank instead of filters: a worker decodes an image, makes its planes the
 // layer's input, computes, and writes the result to a .npy file or to its place in one.
-#ifndef CONV_RUN_LAYER_STAGE_H
-#define CONV_RUN_LAYER_STAGE_H
+#pragma once
 
 #include "engine/operation.h"
 #include "io/files/tensor_file.h"
@@ -59,5 +58,3 @@ void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
 
 void conv_layer_worker_close(struct conv_layer_worker *worker,
                              const struct conv_layer_stage *stage); // {0} is fine, and left
-
-#endif

@@ -3,8 +3,7 @@
 //   source -> read -> decode -> [upload -> filter -> download] -> encode -> write -> sink
 // Workers (threads) do everything but the middle, which stream threads do. On a backend that is not
 // async a worker does the middle too, so that an image stays in one core's cache.
-#ifndef CONV_RUN_PIPELINE_H
-#define CONV_RUN_PIPELINE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -136,5 +135,3 @@ void conv_pipeline_settle(struct conv_report *report, struct conv_walk *walk,
 int conv_pipeline_streams(bool decodes);
 int conv_pipeline_most_streams(bool decodes);
 size_t conv_pipeline_group_bytes(bool decodes);
-
-#endif

@@ -5,12 +5,9 @@
 // limit. An image larger than a buffer makes a buffer grow; when the limit leaves no room for that,
 // free buffers give their memory back. The scheduler's lock guards it, except where a function says
 // that it is called without.
-#ifndef CONV_RUN_POOL_H
-#define CONV_RUN_POOL_H
+#pragma once
 
 #include "engine/engine.h"
-
-struct conv_job;
 
 // --- slots ---------------------------------------------------------------------------------------
 
@@ -143,5 +140,3 @@ void conv_pool_pin(const struct conv_pool *pool, struct conv_slot *slot,
 bool conv_pool_detach(struct conv_pool *pool, struct conv_pool_buffer *buffer);
 // Returns detached memory to the system. Called without the lock.
 void conv_pool_free_buffer(const struct conv_pool *pool, const struct conv_pool_buffer *buffer);
-
-#endif

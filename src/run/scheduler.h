@@ -2,8 +2,7 @@
 // The state that the threads of a run share. `lock` guards the lists of images and groups, the pool
 // and the states of devices. It is held for operations on these only, never while an image is read,
 // coded, filtered or reported.
-#ifndef CONV_RUN_SCHEDULER_H
-#define CONV_RUN_SCHEDULER_H
+#pragma once
 
 #include "base/lock.h"
 #include "run/decode_policy.h"
@@ -197,5 +196,3 @@ bool conv_groups_are_over(const struct conv_scheduler *s) CONV_NEEDS(s->lock);
 
 // Takes a filtered image out of its slot, which is released with the last one.
 void conv_groups_leave(struct conv_scheduler *s, struct conv_job *job) CONV_NEEDS(s->lock);
-
-#endif

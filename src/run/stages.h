@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a worker does to one image, stage by stage. Each function fills job->err on failure and adds
 // its time to job->record.ns; none of them locks anything.
-#ifndef CONV_RUN_STAGES_H
-#define CONV_RUN_STAGES_H
+#pragma once
 
 #include "engine/engine.h"
 #include "run/job.h"
@@ -136,5 +135,3 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
 // Encodes the group's result and writes the output.
 enum conv_status conv_stages_encode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, int worker, struct conv_job *job);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A worker: a thread that reads, decodes, encodes and writes images, and filters them where the
 // backend is not async.
-#ifndef CONV_RUN_WORKER_H
-#define CONV_RUN_WORKER_H
+#pragma once
 
 #include "base/parallel.h"
 #include "engine/engine.h"
@@ -78,5 +77,3 @@ void conv_bands_plan(struct conv_bands_plan *plan, const struct conv_scheduler *
 // whole image, or there is none. CONV_ERR_IO also if there are too few threads.
 enum conv_status conv_bands_run(const struct conv_bands_plan *plan, const struct conv_scheduler *s,
                                 struct conv_worker *worker, struct conv_job *job);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // An estimate, before a run begins, of how much it has to do.
-#ifndef CONV_RUN_WORKLOAD_H
-#define CONV_RUN_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ void conv_workload_measure(struct conv_workload *workload, struct conv_source *s
 // small filters cost the CPU.
 struct conv_workload_choice conv_workload_choice_for(int cores, bool decodes, bool encodes,
                                                      bool saves);
-
-#endif

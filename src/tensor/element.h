@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The types of a tensor's elements, little endian in files, in the machine's own order in memory;
 // and its sides.
-#ifndef CONV_TENSOR_ELEMENT_H
-#define CONV_TENSOR_ELEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -118,5 +117,3 @@ static inline char *conv_tensor_shape_text(char text[CONV_TENSOR_TEXT_SIZE],
     snprintf(text + used, CONV_TENSOR_TEXT_SIZE - used, shape->axes == 1 ? ",)" : ")");
     return text;
 }
-
-#endif

@@ -4,8 +4,7 @@
 // else is there, or if the text ends or is malformed, after which the position in the text is
 // undefined. White space before an element is skipped. No memory is taken; a scan belongs to one
 // thread at a time.
-#ifndef CONV_TENSOR_JSON_SCAN_H
-#define CONV_TENSOR_JSON_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ bool conv_json_scan_numbers(struct conv_json_scan *json, uint64_t *numbers, int 
 
 // Skips a value of any kind, at most 16 levels deep.
 bool conv_json_scan_skip(struct conv_json_scan *json);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Files of tensors: their headers and elements. Nothing here reads files. Any thread.
-#ifndef CONV_TENSOR_TENSOR_FORMATS_H
-#define CONV_TENSOR_TENSOR_FORMATS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ size_t conv_safetensors_element(enum conv_safetensors_type type);
 // Converts `count` elements in the file's form to float32. dst and src do not overlap.
 void conv_safetensors_convert(float *dst, const uint8_t *src, enum conv_safetensors_type type,
                               size_t count);
-
-#endif

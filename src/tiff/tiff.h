@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // TIFF: decode.c and format.c use libtiff; metadata.c has what is carried over.
-#ifndef CONV_TIFF_TIFF_H
-#define CONV_TIFF_TIFF_H
+#pragma once
 
 #include <string.h>
 
@@ -102,5 +101,3 @@ struct conv_libtiff {
 // Sets tiff->failed unless it is open; conv_libtiff_close in either case.
 void conv_libtiff_open(struct conv_libtiff *tiff, const char *mode, size_t most);
 void conv_libtiff_close(struct conv_libtiff *tiff);
-
-#endif

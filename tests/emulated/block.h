@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The state that the threads of an emulated block share. Each is a fiber of one system thread
 // (scheduler.h). A thread that breaks a rule ends the launch with a message (fail).
-#ifndef CONV_EMULATED_BLOCK_H
-#define CONV_EMULATED_BLOCK_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -118,5 +117,3 @@ void finish_copies(unsigned groups);
 void check_global(const void *p, size_t size, size_t align);
 
 } // namespace emulated
-
-#endif

@@ -2,8 +2,7 @@
 // Barriers in shared memory that count arrivals and bytes (mbarrier), and the bulk copy engine:
 // copies begin when they are requested and complete some time later, at the latest when no thread
 // can continue.
-#ifndef CONV_EMULATED_BULK_H
-#define CONV_EMULATED_BULK_H
+#pragma once
 
 #include <cstdint>
 
@@ -25,5 +24,3 @@ void open_bulk();
 void close_bulk();
 
 } // namespace emulated
-
-#endif

@@ -2,8 +2,7 @@
 // Stacks that one system thread switches between, announced to the sanitizers. To the thread
 // sanitizer each is a thread of its own and a switch is no synchronisation, so that it finds races
 // of CUDA threads.
-#ifndef CONV_EMULATED_FIBER_H
-#define CONV_EMULATED_FIBER_H
+#pragma once
 
 #include <cstddef>
 
@@ -37,5 +36,3 @@ void announce(const void *key);
 void observe(const void *key);
 
 } // namespace emulated
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernel<<<shape>>>(arguments), as translate.py writes it.
-#ifndef CONV_EMULATED_LAUNCH_H
-#define CONV_EMULATED_LAUNCH_H
+#pragma once
 
 #include <tuple>
 
@@ -92,5 +91,3 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
     emulated::launch(kernel, "kernel", shape, arguments...);
     return cudaPeekAtLastError();
 }
-
-#endif

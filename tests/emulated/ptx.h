@@ -2,8 +2,7 @@
 // The PTX instructions of kernels/stencil/cuda/ as functions. translate.py derives their names from
 // the instructions; operands are in the order of the PTX ISA. An instruction that is missing here
 // does not compile.
-#ifndef CONV_EMULATED_PTX_H
-#define CONV_EMULATED_PTX_H
+#pragma once
 
 #include <cmath>
 #include <cstdint>
@@ -336,5 +335,3 @@ template <typename Pointer> static inline void prefetch_global_L2(Pointer)
 }
 
 } // namespace ptx
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The work queued by all streams, and the one thread that executes it in the order of queueing,
 // which is one of the orders that CUDA allows.
-#ifndef CONV_EMULATED_QUEUE_H
-#define CONV_EMULATED_QUEUE_H
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -22,5 +21,3 @@ uint64_t last_queued();
 bool is_done(uint64_t number);
 
 } // namespace emulated
-
-#endif

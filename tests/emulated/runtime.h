@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of the emulated CUDA runtime share: runtime.cpp (errors, the device),
 // runtime_memory.cpp and runtime_streams.cpp (copies, launches, streams, events).
-#ifndef CONV_EMULATED_RUNTIME_H
-#define CONV_EMULATED_RUNTIME_H
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -36,5 +35,3 @@ size_t taken_memory(); // bytes of all allocations
 bool is_on_device(const void *p, size_t size, int device);
 
 } // namespace emulated
-
-#endif

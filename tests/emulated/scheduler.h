@@ -2,8 +2,7 @@
 // Private to the emulation: the threads of the running blocks, and whose turn it is. A thread runs
 // until it waits; the next one is chosen at random, so that code that relies on an order that is
 // not guaranteed fails soon. A random number of blocks runs at a time, each in a place of its own.
-#ifndef CONV_EMULATED_SCHEDULER_H
-#define CONV_EMULATED_SCHEDULER_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -72,5 +71,3 @@ void open_block(int threads);
 bool note_return(thread *thread);
 
 } // namespace emulated
-
-#endif

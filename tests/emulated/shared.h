@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Private to the emulation: the shared memory of the running block.
-#ifndef CONV_EMULATED_SHARED_H
-#define CONV_EMULATED_SHARED_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -20,5 +19,3 @@ bool is_shared(const void *p);
 void *shared_at(uint32_t address, size_t size, size_t align);
 
 } // namespace emulated
-
-#endif

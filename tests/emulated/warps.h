@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Functions that the kernels of PNG decoding need beyond include/cuda_runtime.h.
-#ifndef CONV_EMULATED_WARPS_H
-#define CONV_EMULATED_WARPS_H
+#pragma once
 
 #include "block.h"
 #include "shared.h"
@@ -12,5 +11,3 @@ static inline int __syncthreads_or(int value, EMULATED_HERE)
 {
     return emulated::meet_block_with(where, value != 0);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // PNG coders of a fake device, for device.c.
-#ifndef CONV_TESTS_FAULTY_CODERS_H
-#define CONV_TESTS_FAULTY_CODERS_H
+#pragma once
 
 #include "engine/engine.h"
 
@@ -19,5 +18,3 @@ typedef enum conv_status (*faulty_filter_fn)(void *context, struct conv_group *p
 // released.
 enum conv_status faulty_run_coded(faulty_filter_fn filter, void *context, struct conv_group *group,
                                   struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Functions that make a real device fail, for device.c; not in a build without CUDA.
-#ifndef CONV_TESTS_FAULTY_H
-#define CONV_TESTS_FAULTY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ void faulty_trap(int device);
 
 // Takes its memory until at most `leave` bytes are free, as another process might.
 void faulty_hog(int device, size_t leave);
-
-#endif

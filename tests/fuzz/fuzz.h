@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What several fuzz targets share.
-#ifndef CONV_TESTS_FUZZ_H
-#define CONV_TESTS_FUZZ_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,5 +64,3 @@ static inline enum conv_status encode_again(const struct conv_format *format,
     free(file);
     return CONV_OK;
 }
-
-#endif

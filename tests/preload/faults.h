@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of the preloaded library share: faults.c (the plan, memory, threads),
 // fault_locks.c (pauses) and fault_files.c. The program under test cannot link to these names.
-#ifndef CONV_TESTS_FAULTS_H
-#define CONV_TESTS_FAULTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ void *faults_next(const char *name);
 void faults_pause(void);
 
 #pragma GCC visibility pop
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Images for the C interface in layouts that a caller may have, with guard bytes around and between
 // their samples.
-#ifndef CONV_TESTS_API_IMAGE_H
-#define CONV_TESTS_API_IMAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ bool api_image_equal(const conv_image *a, const conv_image *b);
 // Fills in random samples, with occasional runs of equal ones; floats between
 // -512 and 512.
 void api_image_fill(const conv_image *view, uint64_t *random);
-
-#endif

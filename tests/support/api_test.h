@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Includes and helpers that all tests of the C interface need.
-#ifndef CONV_TESTS_API_TEST_H
-#define CONV_TESTS_API_TEST_H
+#pragma once
 
 #include "conv.h"
 #include "support/unit.h"
@@ -34,5 +33,3 @@ static inline conv_context *api_open(int threads)
         assert_int_equal(call, code);                                                              \
         assert_true(conv_context_message(context)[0] != 0);                                        \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A second definition of borders, for checks: it shares no code with kernels/.
-#ifndef CONV_TESTS_BORDER_H
-#define CONV_TESTS_BORDER_H
+#pragma once
 
 #include "filter/filter.h"
 
@@ -29,5 +28,3 @@ static inline int step_inside(enum conv_border border, int x, int n)
     }
     return x;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Writes zlib streams block by block, including valid and invalid ones that no encoder writes.
-#ifndef CONV_TESTS_DEFLATE_MAKE_H
-#define CONV_TESTS_DEFLATE_MAKE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -76,5 +75,3 @@ extern const uint8_t deflate_make_order[DEFLATE_PRECODES]; // in which its lengt
 void deflate_make_end(struct deflate_make *make, uint32_t adler);
 
 void deflate_make_free(struct deflate_make *make);
-
-#endif

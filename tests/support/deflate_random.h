@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Random zlib streams of given bytes, with blocks of every kind, empty ones too, and random Huffman
 // codes, valid or wrong in a chosen way.
-#ifndef CONV_TESTS_DEFLATE_RANDOM_H
-#define CONV_TESTS_DEFLATE_RANDOM_H
+#pragma once
 
 #include "support/deflate_make.h"
 
@@ -33,5 +32,3 @@ void deflate_random_stream(struct deflate_make *make, uint64_t *random, const ui
 
 // Adds the Adler-32 of raw, which ends a stream.
 void deflate_random_end(struct deflate_make *make, const uint8_t *raw, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CUDA device of the programs that check what runs on it.
-#ifndef CONV_TESTS_DEVICE_H
-#define CONV_TESTS_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -168,5 +167,3 @@ static inline int device_missing(const char *what, const char *reason)
     printf("%s %s: %s\n", what, fail ? "FAILED" : "skipped", reason);
     return fail ? 1 : 77;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Images through a chain of filters as one group on the CPU, as workers of a run filter them.
-#ifndef CONV_TESTS_SUPPORT_FILTER_GROUP_H
-#define CONV_TESTS_SUPPORT_FILTER_GROUP_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -60,5 +59,3 @@ static inline enum conv_status filter_group_run(struct filter_group *filter,
         conv_group_result(&filter->group, &filter->placed[i], &results[i]);
     return status;
 }
-
-#endif

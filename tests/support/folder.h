@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A temporary folder for one test at a time, and small files in it.
-#ifndef CONV_TEST_FOLDER_H
-#define CONV_TEST_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void folder_write(const char *name, const char *text); // makes the folders on t
 const char *folder_read(const char *name);             // until the next call; NULL: no such file
 bool folder_has(const char *name);                     // a link without a target counts
 int folder_count(const char *name);                    // entries of a folder, "." and ".." not
-
-#endif

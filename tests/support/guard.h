@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory between two pages that cannot be accessed: reading or writing beyond it ends the test.
-#ifndef CONV_TESTS_GUARD_H
-#define CONV_TESTS_GUARD_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -40,5 +39,3 @@ static inline void guard_free(struct guarded *guarded)
         munmap(guarded->map, guarded->map_size);
     guarded->map = NULL;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // JPEG files of every kind that libjpeg-turbo can write, and its plain way of decoding them.
-#ifndef CONV_TESTS_JPEG_MAKE_H
-#define CONV_TESTS_JPEG_MAKE_H
+#pragma once
 
 #include "image/image.h"
 #include "support/png_make.h"
@@ -60,5 +59,3 @@ void jpeg_mutate(struct png_file *file, uint64_t *state);
 
 // A random baseline file.
 struct jpeg_spec jpeg_draw(uint64_t *state);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Layers of float32, for tests to vary.
-#ifndef CONV_TESTS_LAYERS_H
-#define CONV_TESTS_LAYERS_H
+#pragma once
 
 #include "kernels/layer/layer.h"
 
@@ -21,5 +20,3 @@ static inline struct conv_layer layer_of(int channels, int maps, int kernel, con
         .weights = weights,
     };
 }
-
-#endif

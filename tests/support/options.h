@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The command line of the programs that check.
-#ifndef CONV_TESTS_OPTIONS_H
-#define CONV_TESTS_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ static inline bool options_parse(const struct option_row *rows, size_t count, in
     }
     return true;
 }
-
-#endif

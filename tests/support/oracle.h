@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The decoders against libpng: every file that the fast one decodes, libpng decodes to identical
 // pixels, and a file is accepted exactly if libpng accepts it for other programs.
-#ifndef CONV_TESTS_ORACLE_H
-#define CONV_TESTS_ORACLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ enum oracle_verdict oracle_file(const uint8_t *data, size_t size, size_t limit);
 // Corrects CRCs and the Adler-32 in place, if there is a zlib stream to sum up, so that the
 // decoders meet the damage, and not only their checks. `inflated` is scratch of `room` bytes.
 void oracle_repair(uint8_t *data, size_t size, uint8_t *inflated, size_t room);
-
-#endif

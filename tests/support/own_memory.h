@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory of the caller for files of conv_encode_png, with guard bytes after each file.
-#ifndef CONV_TESTS_OWN_MEMORY_H
-#define CONV_TESTS_OWN_MEMORY_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ void *own_memory_reserve(void *user, int32_t index, size_t most);
 bool own_memory_holds(const struct own_memory *own, const conv_bytes *files, int i);
 
 void own_memory_free(struct own_memory *own);
-
-#endif

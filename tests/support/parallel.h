@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A conv_parallel of threads that are started for each call.
-#ifndef CONV_TESTS_PARALLEL_H
-#define CONV_TESTS_PARALLEL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -35,5 +34,3 @@ static void parallel_run(struct conv_parallel *parallel, int count, void (*work)
     while (started > 0)
         pthread_join(threads[--started], NULL);
 }
-
-#endif

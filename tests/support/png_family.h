@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Families of PNG files that are made to be expensive to decode.
-#ifndef CONV_TESTS_PNG_FAMILY_H
-#define CONV_TESTS_PNG_FAMILY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void png_family_make(struct png_file *file, const struct png_family *family, uin
 
 // Describes the family in words.
 void png_family_describe(char *text, size_t size, const struct png_family *family);
-
-#endif

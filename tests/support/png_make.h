@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // PNG files for tests: good ones of every kind by libpng, and, chunk by chunk, files that no
 // encoder would write.
-#ifndef CONV_TESTS_PNG_MAKE_H
-#define CONV_TESTS_PNG_MAKE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ size_t png_make_find(const struct png_file *file, const char *type, int n);
 void png_make_insert(struct png_file *file, size_t offset, const struct png_file *other);
 // Corrects the CRC of the chunk at `offset`.
 void png_make_crc(struct png_file *file, size_t offset);
-
-#endif

@@ -2,8 +2,7 @@
 // Changes a PNG as an attacker of its decoder would: chunks are inserted, deleted and moved, the
 // image data is cut into other chunks or written anew with odd DEFLATE codes, and in most cases
 // CRCs and Adler-32 are correct again afterwards.
-#ifndef CONV_TESTS_PNG_MUTATE_H
-#define CONV_TESTS_PNG_MUTATE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ typedef size_t (*png_mutate_bytes_fn)(uint8_t *data, size_t size, size_t room);
 // chunks. If the data is not a PNG it becomes a small one.
 size_t png_mutate(uint8_t *data, size_t size, size_t room, uint32_t seed,
                   png_mutate_bytes_fn mutate_bytes);
-
-#endif

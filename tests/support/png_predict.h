@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What PNG's filters predict for a byte (ISO/IEC 15948, 9.2 and 9.4), in the words of the standard.
-#ifndef CONV_TESTS_PNG_PREDICT_H
-#define CONV_TESTS_PNG_PREDICT_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -12,5 +11,3 @@ static inline int png_predict(int filter, int a, int b, int c)
     const int predicted[] = {0, a, b, (a + b) / 2, pa <= pb && pa <= pc ? a : pb <= pc ? b : c};
     return predicted[filter];
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The random numbers of all tests: splitmix64 (Steele, Lea, Flood 2014). A sequence depends only on
 // its seed, which is the first value of *state; any number can be used, also consecutive ones.
-#ifndef CONV_TESTS_RANDOM_H
-#define CONV_TESTS_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ static inline unsigned random_below(uint64_t *state, unsigned n)
 {
     return (unsigned)((random_bits(state) >> 32) * n >> 32);
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // libpng as any other program would call it: default limits, metadata read, warnings ignored. It
 // shares no code with conv's own use of libpng.
-#ifndef CONV_TESTS_REFERENCE_H
-#define CONV_TESTS_REFERENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ enum reference_verdict reference_read(struct reference_image *image, const uint8
 // The same without chunks that do not affect pixels, which is the cheapest way; false if it is
 // refused.
 bool reference_read_pixels(struct reference_image *image, const uint8_t *data, size_t size);
-
-#endif

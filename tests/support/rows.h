@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Filtered rows of PNGs that compress in different ways.
-#ifndef CONV_TESTS_ROWS_H
-#define CONV_TESTS_ROWS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ enum rows_kind {
 
 // Fills `size` bytes; each row of `pitch` bytes begins with a filter that exists.
 void rows_fill(uint64_t *seed, uint8_t *data, size_t size, size_t pitch, int kind);
-
-#endif

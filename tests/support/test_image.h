@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Planes to decode into and to encode from, each with a stride of its own.
-#ifndef CONV_TESTS_TEST_IMAGE_H
-#define CONV_TESTS_TEST_IMAGE_H
+#pragma once
 
 #include "png/png.h"
 #include "support/png_make.h"
@@ -28,5 +27,3 @@ struct conv_codec *image_codec(const struct conv_png_encoder *encoder, int level
 // Probes and decodes a file as a worker does. The planes are freed by the caller in any case.
 enum conv_status image_decode(struct conv_image *image, const uint8_t *data, size_t size,
                               struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What each file of unit tests begins with.
-#ifndef CONV_TESTS_UNIT_H
-#define CONV_TESTS_UNIT_H
+#pragma once
 
 #include <setjmp.h> // cmocka.h needs these four
 #include <stdarg.h>
@@ -46,5 +45,3 @@ static struct CMUnitTest unit_tests[64] __attribute__((unused));
         }                                                                                          \
         return UNIT_RUN(NULL, NULL);                                                               \
     }
-
-#endif

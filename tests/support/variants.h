@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which variants of a table a check runs: the options that choose them, and what the machine
 // supports.
-#ifndef CONV_TESTS_VARIANTS_H
-#define CONV_TESTS_VARIANTS_H
+#pragma once
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -77,5 +76,3 @@ static inline const char *variants_obstacle(const struct variants_machine *machi
         return NULL;
     return on_cuda ? machine->reason : "this CPU cannot run it";
 }
-
-#endif

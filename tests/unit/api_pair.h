@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the files of test_api_device share: the contexts, and images in device memory.
-#ifndef CONV_TESTS_API_PAIR_H
-#define CONV_TESTS_API_PAIR_H
+#pragma once
 
 #include "conv.h"
 #include "support/api_image.h"
@@ -36,5 +35,3 @@ void api_pair_free(struct api_pair *pair);
 
 // Runs the tests of api_device_filters.c; returns how many failed.
 int api_device_filters(void);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared by the textbook kernels of the ladder: a launch in samples, weights and bias in device
 // memory, one thread per output.
-#ifndef CONV_KERNELS_LADDER_LAYER_LADDER_CUH
-#define CONV_KERNELS_LADDER_LAYER_LADDER_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 #include <string.h>
@@ -222,5 +221,3 @@ static __device__ inline void ladder_load(float *tile, const float *plane, int64
             tile[t] = plane[y * row + x];
     }
 }
-
-#endif

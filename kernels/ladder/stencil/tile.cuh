@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // For the textbook tile kernels (shared.cu, unrolled.cu, planes.cu): copying a tile with its halo
 // to shared memory.
-#ifndef CONV_KERNELS_LADDER_STENCIL_TILE_CUH
-#define CONV_KERNELS_LADDER_STENCIL_TILE_CUH
+#pragma once
 
 #include "kernels/ladder/ladder.h"
 #include "kernels/stencil/cuda/stencil_device.cuh"
@@ -86,5 +85,3 @@ __device__ inline Sum sum_square(const Sample *from, int pitch, const struct squ
             add_tap(sum, filter.coef[j * SIDE + i], (operand<Sum>)from[j * pitch + i]);
     return sum;
 }
-
-#endif

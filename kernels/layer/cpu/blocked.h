@@ -4,8 +4,7 @@
 // samples which a vector of adjacent outputs needs for one tap are adjacent, too. Then
 // blocked_tile.h computes a few vectors of a few maps at a time in registers, each output in the
 // order c, u, v.
-#ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_H
-#define CONV_KERNELS_LAYER_CPU_BLOCKED_H
+#pragma once
 
 #include "kernels/layer/layer.h"
 
@@ -84,6 +83,4 @@ extern const struct conv_layer_variant conv_cpu_layer_avx2, conv_cpu_layer_group
 extern const struct conv_layer_variant conv_cpu_layer_avx512, conv_cpu_layer_group_avx512;
 #elif defined __aarch64__
 extern const struct conv_layer_variant conv_cpu_layer_neon, conv_cpu_layer_group_neon;
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The loops over an image's tiles, and the variant's table entry, for the instruction set of the
 // including file: see blocked_tile.h.
-#ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
-#define CONV_KERNELS_LAYER_CPU_BLOCKED_IMAGE_H
+#pragma once
 
 #include "base/features.h"
 #include "kernels/common/border.h"
@@ -381,5 +380,3 @@ static int score_of(const struct conv_layer_plan *)
         .pack = pack_##method,                                                                     \
         .run = run_##method,                                                                       \
     }
-
-#endif

@@ -9,8 +9,7 @@
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with `maps` maps, at most 8
 //   ACROSS_OUTPUTS(v)   outputs of a tile across maps or groups with v vectors, at most 14
-#ifndef CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
-#define CONV_KERNELS_LAYER_CPU_BLOCKED_TILE_H
+#pragma once
 
 #include <string.h>
 
@@ -451,5 +450,3 @@ static void store_across(const struct tile *tile, uint8_t *dst, size_t distance,
         dst += LANES * conv_element_size(tile->output);
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
 // compute one image, or strip of rows of an image, after the other. Its samples arrive in shared
 // memory by bulk copies, so that no thread waits while it copies, and no barrier joins the warps of
 // a block.
-#ifndef CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
-#define CONV_KERNELS_LAYER_CUDA_BULK_TILES_CUH
+#pragma once
 
 #include "kernels/common/bulk.cuh"
 #include "kernels/layer/cuda/layer_device.cuh"
@@ -418,5 +417,3 @@ static __global__ __launch_bounds__(THREADS,
     bulk_release<warps>(p, memory, ring, count, count); // of a warp without units
 #endif
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cuDNN 9, loaded at run time: neither its header nor the library is needed to build. A plan is one
 // of the kernels that its graph interface proposes for a layer.
-#ifndef CONV_KERNELS_LAYER_CUDA_CUDA_CUDNN_H
-#define CONV_KERNELS_LAYER_CUDA_CUDA_CUDNN_H
+#pragma once
 
 #include "kernels/layer/layer.h"
 
@@ -86,5 +85,3 @@ void conv_cudnn_layer_sizes(const struct conv_library_layer *cudnn, size_t *scra
 // Queues the layer for all images of the shape. Any thread.
 enum conv_status conv_cudnn_layer_run(const struct conv_library_layer *cudnn,
                                       const struct conv_layer_batch *batch, struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CUDA variants of layer.h's table.
-#ifndef CONV_KERNELS_LAYER_CUDA_CUDA_LAYERS_H
-#define CONV_KERNELS_LAYER_CUDA_CUDA_LAYERS_H
+#pragma once
 
 #include "kernels/layer/layer.h"
 
@@ -46,6 +45,4 @@ extern const struct conv_layer_variant conv_cuda_layer_gemm, conv_cuda_layer_win
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

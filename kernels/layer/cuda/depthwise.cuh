@@ -3,8 +3,7 @@
 // multiprocessor and compute one tile after the other, whole planes or rows of one plane. The
 // weights and samples of the next tile are copied in vectors, with zeros between rows for the
 // padding, while a thread computes R outputs of some columns from 16-byte reads.
-#ifndef CONV_KERNELS_LAYER_CUDA_DEPTHWISE_CUH
-#define CONV_KERNELS_LAYER_CUDA_DEPTHWISE_CUH
+#pragma once
 
 #include "kernels/layer/cuda/layer_window.cuh"
 
@@ -280,5 +279,3 @@ static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void dep
     }
     __pipeline_wait_prior(0);
 }
-
-#endif

@@ -4,8 +4,7 @@
 // channels it reads them once, keeps them in registers and computes one group of maps after the
 // other, so that outputs reach memory continuously; with more, each group of maps has threads of
 // its own, which keep the sums and read one channel after the other.
-#ifndef CONV_KERNELS_LAYER_CUDA_FEW_CUH
-#define CONV_KERNELS_LAYER_CUDA_FEW_CUH
+#pragma once
 
 #include "kernels/common/warp.cuh"
 #include "kernels/layer/cuda/layer_device.cuh"
@@ -494,5 +493,3 @@ __launch_bounds__(THREADS,
     }
     unit.template store<MT, FEW_ANY, MB>(p, buffer, (int)blockIdx.y, sum);
 }
-
-#endif

@@ -4,8 +4,7 @@
 // TM of it in registers. The samples of a tile are gathered while they are copied to shared memory,
 // some k at a time and asynchronously. The terms of a sum are never split among threads, but a sum
 // may pass from one block to another, see gemm_launch.share.
-#ifndef CONV_KERNELS_LAYER_CUDA_GEMM_CUH
-#define CONV_KERNELS_LAYER_CUDA_GEMM_CUH
+#pragma once
 
 #include <cuda_pipeline.h>
 #include <type_traits>
@@ -540,5 +539,3 @@ static __global__ __launch_bounds__(Config::threads,
         gemm_part<Config>(p, memory, tile, first, last, block);
     } while (end > begin);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the CUDA layer kernels: table rows, plan constants, output elements.
-#ifndef CONV_KERNELS_LAYER_CUDA_LAYER_DEVICE_CUH
-#define CONV_KERNELS_LAYER_CUDA_LAYER_DEVICE_CUH
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -271,5 +270,3 @@ template <int N> __device__ inline void layer_await(float (&x)[N])
     for (int i = 0; i < N; i++)
         asm volatile("" : "+f"(x[i]));
 }
-
-#endif

@@ -2,8 +2,7 @@
 // The exact order for sums of few terms or few maps, depthwise layers among them, where memory is
 // the limit: a block copies all samples that its outputs need to shared memory once, and a thread
 // computes some outputs of one column, for some maps at a time.
-#ifndef CONV_KERNELS_LAYER_CUDA_LAYER_WINDOW_CUH
-#define CONV_KERNELS_LAYER_CUDA_LAYER_WINDOW_CUH
+#pragma once
 
 #include <cuda_pipeline.h>
 
@@ -473,5 +472,3 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
             window_store<T>(p, at + (int64_t)step * p.out_height * p.out_width, step_x, count, sum);
     }
 }
-
-#endif

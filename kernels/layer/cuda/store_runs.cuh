@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How a warp stores its outputs: up to T neighbouring ones of each thread, for MT maps.
-#ifndef CONV_KERNELS_LAYER_CUDA_STORE_RUNS_CUH
-#define CONV_KERNELS_LAYER_CUDA_STORE_RUNS_CUH
+#pragma once
 
 #include "kernels/layer/cuda/layer_device.cuh"
 
@@ -239,5 +238,3 @@ __device__ inline void store_runs(const store_target &target, float *buffer, int
         __syncwarp();
     }
 }
-
-#endif

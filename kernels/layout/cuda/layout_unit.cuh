@@ -2,8 +2,7 @@
 // Units of an image row: reads one from any layout into registers, by channel, and writes one to
 // any layout. A unit has as many pixels as fit into 16 bytes of a channel; each lane of a warp
 // holds one.
-#ifndef CONV_KERNELS_LAYOUT_CUDA_LAYOUT_UNIT_CUH
-#define CONV_KERNELS_LAYOUT_CUDA_LAYOUT_UNIT_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -438,5 +437,3 @@ __device__ inline void store_unit(const struct job_view &view, const struct plac
             store_samples<BYTES, WORDS>(view, c, place, channels[c]);
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The CPU variants and their shared parts: the choice of the arithmetic that is exact for a
 // stencil, and lines of samples together with their border.
-#ifndef CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
-#define CONV_KERNELS_STENCIL_CPU_CPU_INTERNAL_H
+#pragma once
 
 #include "kernels/stencil/stencil.h"
 
@@ -176,5 +175,3 @@ bool conv_cpu_tap_pack_pair(uint32_t *packed, int first, int second);
 // and columns may lie outside the plane: the border is applied here.
 void conv_cpu_line(void *line, const struct conv_stencil *stencil,
                    const struct conv_stencil_plane *plane, int x, int y, int count);
-
-#endif

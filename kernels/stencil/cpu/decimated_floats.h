@@ -3,8 +3,7 @@
 // and are added in the defined order. Rows stream through as in decimated.c, which includes this
 // file, in strips of columns that the second-level cache holds. Pixels of several channels stay as
 // they are: their samples are neighbours in every line.
-#ifndef CONV_KERNELS_STENCIL_CPU_DECIMATED_FLOATS_H
-#define CONV_KERNELS_STENCIL_CPU_DECIMATED_FLOATS_H
+#pragma once
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 
@@ -429,5 +428,3 @@ static enum conv_status run_floats(const struct conv_stencil_plan *plan,
     }
     return CONV_OK;
 }
-
-#endif

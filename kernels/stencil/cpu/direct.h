@@ -9,8 +9,7 @@
 // stores by the low 12 bits of their addresses. Where rows of source and result are equal in these
 // bits (8192 columns), a block's halo would seem to have been stored just before, which cost a
 // third of the speed.
-#ifndef CONV_KERNELS_STENCIL_CPU_DIRECT_H
-#define CONV_KERNELS_STENCIL_CPU_DIRECT_H
+#pragma once
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/round.h"
@@ -489,5 +488,3 @@ static inline void filter_direct(const struct conv_stencil *stencil,
             stream_end();
     }
 }
-
-#endif

@@ -6,8 +6,7 @@
 // the sums are rounded in their lanes and joined. Two output rows share the loads. There are no
 // branches other than loops: lines contain the border (line.c), and the last block of a row is
 // written to a buffer.
-#ifndef CONV_KERNELS_STENCIL_CPU_DOTS_H
-#define CONV_KERNELS_STENCIL_CPU_DOTS_H
+#pragma once
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/round.h"
@@ -521,5 +520,3 @@ static void filter_dots(const struct conv_stencil *stencil, const struct conv_cp
             stream_end();
     }
 }
-
-#endif

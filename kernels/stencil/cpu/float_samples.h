@@ -3,8 +3,7 @@
 // columns times rows as well, in float64. Source rows are copied once, with their borders, to a
 // ring of lines; pixels of several channels are filtered as they are, with taps that many samples
 // apart.
-#ifndef CONV_KERNELS_STENCIL_CPU_FLOAT_SAMPLES_H
-#define CONV_KERNELS_STENCIL_CPU_FLOAT_SAMPLES_H
+#pragma once
 
 #include <math.h>
 
@@ -545,5 +544,3 @@ static inline void filter_samples(const struct conv_stencil *stencil,
             stream_end();
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
 // Stencils with sums of float32, or of float64 where float32 is not precise enough (proof in
 // plan.c), at 8 and 16 bits. Source rows become rows of floats once; each output row is a sum over
 // them in the defined order, a block of registers at a time.
-#ifndef CONV_KERNELS_STENCIL_CPU_FLOATS_H
-#define CONV_KERNELS_STENCIL_CPU_FLOATS_H
+#pragma once
 
 #include <math.h>
 
@@ -395,5 +394,3 @@ static inline void filter_floats(const struct conv_stencil *stencil,
         }
     }
 }
-
-#endif

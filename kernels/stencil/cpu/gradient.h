@@ -6,8 +6,7 @@
 // 8-bit samples: both lines are of 16 bits, and each lane of 32 bits gets gx * gx + gy * gy of an
 // even or an odd sample by one multiplication. 16-bit samples and float32 results: lines of floats.
 // In both cases all integers are exact, so that only the defined operations round.
-#ifndef CONV_KERNELS_STENCIL_CPU_GRADIENT_H
-#define CONV_KERNELS_STENCIL_CPU_GRADIENT_H
+#pragma once
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/round.h"
@@ -231,5 +230,3 @@ static void filter_gradient(const struct conv_stencil *stencil,
         }
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Rounds sums to samples, a vector at a time, without a division. The proofs are in rounding.c.
-#ifndef CONV_KERNELS_STENCIL_CPU_ROUND_H
-#define CONV_KERNELS_STENCIL_CPU_ROUND_H
+#pragma once
 
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/vector.h"
@@ -56,5 +55,3 @@ ALWAYS_INLINE vec_u32 round_u32(vec_u32 sum, const struct conv_cpu_rounding *r,
     vec_i32 twice = (clamped - nearest * r->divisor) * 2, odd = nearest & 1;
     return (vec_u32)(nearest - (twice + odd > r->divisor) + (twice - odd < -r->divisor));
 }
-
-#endif

@@ -19,8 +19,7 @@
 //   add_product(sum, a, b): sum + a * b in float64, fused; likewise
 //   stream(p, v): a store to an aligned address, past the caches if there is an instruction for it
 // Bytes b of a are unsigned, except for CONV_CPU_QUADS_SIGNED; those of coefs are signed.
-#ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_H
-#define CONV_KERNELS_STENCIL_CPU_VECTOR_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -87,5 +86,3 @@ ALWAYS_INLINE vec_f64 every_f64(double value)
 {
     return value - (vec_f64){0};
 }
-
-#endif

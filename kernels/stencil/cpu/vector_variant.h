@@ -3,8 +3,7 @@
 // file of an instruction set. SCORE, given by that file, is its score for all stencils;
 // SAME_FLOATS_AND_DIRECT, where it is defined, is a variant whose code for floats.h and direct.h is
 // the same.
-#ifndef CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
-#define CONV_KERNELS_STENCIL_CPU_VECTOR_VARIANT_H
+#pragma once
 
 // Operations of vector.h for instruction sets that lack them, in the compiler's vector extension.
 // PLAIN_WORDS and PLAIN_QUADS are 1 where dot_words and dot_quads are needed.
@@ -148,5 +147,3 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .thresholds = true,                                                                        \
         .pixels = true,                                                                            \
     }
-
-#endif

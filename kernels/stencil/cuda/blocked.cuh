@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // For the register-blocked kernels (blocked.cu, dp4a.cu, separable.cu, mma.cu): the shape of their
 // blocks, and a tile in shared memory that is filled by words.
-#ifndef CONV_KERNELS_STENCIL_CUDA_BLOCKED_CUH
-#define CONV_KERNELS_STENCIL_CUDA_BLOCKED_CUH
+#pragma once
 
 #include <cuda_pipeline.h>
 
@@ -196,5 +195,3 @@ static enum conv_status launch_blocks(const struct conv_stencil_plan *plan,
              (cudaStream_t)batch->cuda.stream>>>(f);
     return launch_status();
 }
-
-#endif

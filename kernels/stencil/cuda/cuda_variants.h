@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The CUDA variants and their setup before the first launch. Plain C, so that the table, the
 // backend and the tests see no CUDA type.
-#ifndef CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
-#define CONV_KERNELS_STENCIL_CUDA_CUDA_VARIANTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,6 +36,4 @@ enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
 // What the kernels of large Gaussians of integers share (decimated.cu). Each lets the next one
 // start at once: its blocks write their tables while the last ones before end, and then wait for
 // cells.
-#ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_CUH
-#define CONV_KERNELS_STENCIL_CUDA_DECIMATED_CUH
+#pragma once
 
 #include <cuda_pipeline.h>
 
@@ -130,5 +129,3 @@ __device__ static inline bool has_words(const uint8_t *data, int64_t stride)
 {
     return ((uintptr_t)data | (uintptr_t)stride) % sizeof(Word) == 0;
 }
-
-#endif

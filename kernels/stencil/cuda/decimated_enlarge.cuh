@@ -12,8 +12,7 @@
 // bits are multiplied separately and added up as integers. Columns have such an order in the first
 // product that a lane has four neighbours at the end. Results, and samples that are sharpened, pass
 // through shared memory of the warp, so that lanes store and load 16 bytes at a time.
-#ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_ENLARGE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_DECIMATED_ENLARGE_CUH
+#pragma once
 
 #include "kernels/stencil/cuda/decimated_reduce.cuh"
 
@@ -593,5 +592,3 @@ static __global__ void __launch_bounds__(THREADS, ENLARGING_BLOCKS(SHARPENS != N
                 shared, left, first, last, reads_words, stores_words, plane, grid, f);
     }
 }
-
-#endif

@@ -13,8 +13,7 @@
 // more than those that 32 rows of pixels belong to: each has the place (m + 1) % 16 until it is
 // complete. As a coarse sample depends on pixels (m - 2) * step + 1 and after, strips begin at m =
 // 2 and multiples of 16 from there: their pixels then begin at a multiple of 16.
-#ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_DECIMATED_REDUCE_CUH
+#pragma once
 
 #include "kernels/common/bulk.cuh"
 #include "kernels/stencil/cuda/decimated.cuh"
@@ -648,5 +647,3 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
                                                     &parities, part, s, plane, grid, f);
     }
 }
-
-#endif

@@ -2,8 +2,7 @@
 // Microtiles of 16 x 8 samples, of which a warp filters 16 at a time by matrix products (mma.cuh):
 // the position of a lane's part of them in a stage, and its destination. Lane 4g + t has the
 // columns 4t ... 4t + 3 of the microtiles g and g + 8. For tma_mma.cu and tma_mma_large.cu.
-#ifndef CONV_KERNELS_STENCIL_CUDA_MICROTILE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_MICROTILE_CUH
+#pragma once
 
 #include "kernels/stencil/cuda/mma.cuh"
 #include "kernels/stencil/cuda/tma_pipeline.cuh"
@@ -65,7 +64,5 @@ __device__ inline void store(struct lane_microtile *microtile, int row, uint32_t
     }
     microtile->to += (uint64_t)(int64_t)tile.dst_stride;
 }
-
-#endif
 
 #endif

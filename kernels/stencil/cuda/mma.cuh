@@ -13,8 +13,7 @@
 // and g + 8. The order of B's columns is free: column n is output 4(n / 2) + n % 2, in the second B
 // that
 // + 2. The two results of a lane are then four neighbours: a word to store, without a shuffle.
-#ifndef CONV_KERNELS_STENCIL_CUDA_MMA_CUH
-#define CONV_KERNELS_STENCIL_CUDA_MMA_CUH
+#pragma once
 
 #include "kernels/stencil/cuda/pack.cuh"
 
@@ -132,5 +131,3 @@ static inline void pack_bytes(struct byte_taps *taps, bool *ties,
             taps->coef[top + j][24 - stencil->width / 2 + i] =
                 (int8_t)stencil->icoef[j * stencil->width + i];
 }
-
-#endif

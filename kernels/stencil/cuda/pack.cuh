@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Conversion between four packed samples and four registers.
-#ifndef CONV_KERNELS_STENCIL_CUDA_PACK_CUH
-#define CONV_KERNELS_STENCIL_CUDA_PACK_CUH
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -326,5 +325,3 @@ static inline bool fits_scaled(const struct conv_stencil *stencil)
         fits = fits && is_moderate(stencil->fcoef[i], least, most);
     return fits;
 }
-
-#endif

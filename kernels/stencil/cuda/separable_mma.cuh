@@ -8,8 +8,7 @@
 // lane holds the part of a result that it must hold of the next B (PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with integer type" and "... mma.m16n8k32"), except for the order of rows, which is
 // free. No lane needs a value of another lane.
-#ifndef CONV_KERNELS_STENCIL_CUDA_SEPARABLE_MMA_CUH
-#define CONV_KERNELS_STENCIL_CUDA_SEPARABLE_MMA_CUH
+#pragma once
 
 #include <type_traits>
 
@@ -410,7 +409,5 @@ __device__ inline void consume_columns(struct tma_pipeline *pipeline,
         advance(&state, schedule.stages);
     }
 }
-
-#endif
 
 #endif

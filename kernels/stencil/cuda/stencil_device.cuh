@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared by the CUDA kernels: the division of a launch of many planes into blocks, the conversion
 // of a sum of taps to a sample, and the choice of the arithmetic that makes it exact.
-#ifndef CONV_KERNELS_STENCIL_CUDA_STENCIL_DEVICE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_STENCIL_DEVICE_CUH
+#pragma once
 
 #include <stdint.h>
 #include <type_traits>
@@ -302,5 +301,3 @@ static inline enum conv_status launch_status(void)
 {
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }
-
-#endif

@@ -7,8 +7,7 @@
 // A launch is numbered in tiles of at most TILE_WIDTH x TILE_HEIGHT samples, plane by plane. Tiles
 // below one another form a work tile, the contents of one stage of the pipeline (tma_pipeline.cuh).
 // Consumer warps divide a work tile into microtiles, numbered row by row; a row of them is a band.
-#ifndef CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_TILE_SCHEDULE_CUH
+#pragma once
 
 #include "kernels/common/bulk.cuh"
 #include "kernels/stencil/cuda/stencil_device.cuh"
@@ -517,7 +516,5 @@ __device__ inline void patch_wide(uint8_t *samples, const struct work_tile &tile
             patch_words<Traits>(samples, tile, schedule, tile.plane_width / 4 * 4, last);
     }
 }
-
-#endif
 
 #endif

@@ -13,8 +13,7 @@
 //
 // Every lane arrives at a barrier for its own reads and writes, so that no ordering depends on
 // another lane's arrival.
-#ifndef CONV_KERNELS_STENCIL_CUDA_TMA_PIPELINE_CUH
-#define CONV_KERNELS_STENCIL_CUDA_TMA_PIPELINE_CUH
+#pragma once
 
 #include "kernels/stencil/cuda/tile_schedule.cuh"
 
@@ -390,5 +389,3 @@ static enum conv_status tma_pipeline_run(const struct conv_stencil_plan *plan,
     Filter f = constants_of<struct kernel_constants<Filter>>(plan)->filter;
     return tma_pipeline_launch<Traits>(plan, &f, batch);
 }
-
-#endif

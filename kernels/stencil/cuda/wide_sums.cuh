@@ -4,8 +4,7 @@
 // their three bytes are factors of a product each (of two with a column of taps of two bytes), and
 // the products of equal weight share an accumulator. Sums of the second pass have up to 31 bits,
 // and are divided by a multiplication.
-#ifndef CONV_KERNELS_STENCIL_CUDA_WIDE_SUMS_CUH
-#define CONV_KERNELS_STENCIL_CUDA_WIDE_SUMS_CUH
+#pragma once
 
 #include "kernels/stencil/cuda/separable_mma.cuh"
 #include "kernels/stencil/stencil.h"
@@ -244,5 +243,3 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
     f->sample.limit = 255 * (int32_t)(stencil->divisor * unit) + f->division.start;
     return true;
 }
-
-#endif

@@ -5,8 +5,7 @@
 //
 // Threads: a reader, a writer, an input and an output belong to one thread at a time, except where
 // a function says otherwise.
-#ifndef CONV_ARCHIVE_ARCHIVE_H
-#define CONV_ARCHIVE_ARCHIVE_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -182,5 +181,3 @@ const struct conv_archive_format *conv_archive_of_path(const char *path);
 // The same; a format without functions if other programs' archives have that extension.
 const struct conv_archive_format *conv_archive_of_output(const char *path);
 const struct conv_archive_format *conv_archive_of_name(const char *name);
-
-#endif

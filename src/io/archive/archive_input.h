@@ -2,8 +2,7 @@
 // The bytes of an archive: a file that is mapped where that is possible, or a stream that is read
 // from its beginning to its end; or what they are decompressed to. One thread at a time, except
 // where a function says otherwise.
-#ifndef CONV_ARCHIVE_ARCHIVE_INPUT_H
-#define CONV_ARCHIVE_ARCHIVE_INPUT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,8 +12,6 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-
-struct conv_unpack;
 
 struct conv_archive_input {
     int fd; // -1: not open, or bytes in memory
@@ -101,5 +98,3 @@ enum conv_status conv_archive_input_touch(const struct conv_archive_input *input
 // Makes the system fetch what comes next, and removes what lies far before the position from this
 // process's memory; it can still be read. Cheap; to be called once in a while.
 void conv_archive_input_advance(struct conv_archive_input *input);
-
-#endif

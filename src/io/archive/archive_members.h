@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Members of archives in memory: those that were read, those that are to be written, and their
 // buffers.
-#ifndef CONV_ARCHIVE_ARCHIVE_MEMBERS_H
-#define CONV_ARCHIVE_ARCHIVE_MEMBERS_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -117,8 +116,6 @@ enum conv_status conv_member_path_check_links(struct conv_member_links *links, c
 //
 // An entry belongs to one thread at a time.
 
-struct conv_open_archive;
-
 struct conv_archive_entry {
     struct conv_open_archive *to; // once it is placed
     int target;
@@ -141,5 +138,3 @@ struct conv_archive_entry *conv_archive_entry_copy(struct conv_archive_buffers *
 // made. NULL is fine.
 void conv_archive_entry_free(struct conv_archive_buffers *buffers,
                              struct conv_archive_entry *entry);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Where an archive is written to: a file that appears under its name whole or not at all, or
 // standard output, a pipe or a device, which get the bytes as they come.
-#ifndef CONV_ARCHIVE_ARCHIVE_OUTPUT_H
-#define CONV_ARCHIVE_ARCHIVE_OUTPUT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -110,5 +109,3 @@ enum conv_status conv_archive_output_settle(struct conv_archive_output *output,
 // As conv_temporary_close. Does nothing if it is not open.
 enum conv_status conv_archive_output_close(struct conv_archive_output *output, bool keep,
                                            bool fsync, struct conv_err *err);
-
-#endif

@@ -16,8 +16,7 @@
 // "With the lock": the caller holds order->lock. "With the turn": order->has_turn is true and was
 // set by this thread, the only one that places members. Private to archive_sink.c and
 // archive_turn.c.
-#ifndef CONV_ARCHIVE_ARCHIVE_TURN_H
-#define CONV_ARCHIVE_ARCHIVE_TURN_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -98,5 +97,3 @@ enum conv_status conv_archive_turn_open(struct conv_archive_order *order,
 enum conv_status conv_archive_turn_close(struct conv_archive_order *order,
                                          struct conv_open_archive *archive, bool keep,
                                          struct conv_err *err) CONV_TAKES(order->lock);
-
-#endif

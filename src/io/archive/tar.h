@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of the reader and the writer of tar archives. Private to src/io/archive/tar_*.c, apart
 // from the functions that archive.c has in its table.
-#ifndef CONV_ARCHIVE_TAR_H
-#define CONV_ARCHIVE_TAR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -164,5 +163,3 @@ enum conv_status conv_tar_write_gzip(struct conv_archive_writer **writer,
                                      struct conv_archive_output *output, struct conv_err *err);
 enum conv_status conv_tar_write_zstd(struct conv_archive_writer **writer,
                                      struct conv_archive_output *output, struct conv_err *err);
-
-#endif

@@ -2,15 +2,12 @@
 // Compressed streams. What they hold, from an archive's bytes: everything before damage is handed
 // out, the sums in the stream are checked, and it is bounded how far it expands. Uses zlib,
 // libzstd, liblzma and libbz2.
-#ifndef CONV_ARCHIVE_UNPACK_H
-#define CONV_ARCHIVE_UNPACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "io/archive/archive_input.h"
-
-struct conv_unpack;
 
 // --- streams -------------------------------------------------------------------------------------
 
@@ -78,5 +75,3 @@ static inline bool conv_expansion_allows(uint64_t in, uint64_t out)
 {
     return out <= CONV_EXPANSION_FREE || (out - CONV_EXPANSION_FREE) / CONV_EXPANSION_RATIO <= in;
 }
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The parts of the reader and the writer of zip files. Private to src/io/archive/zip_*.c, apart
 // from the functions that archive.c has in its table.
-#ifndef CONV_ARCHIVE_ZIP_H
-#define CONV_ARCHIVE_ZIP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -138,5 +137,3 @@ enum conv_status conv_zip_write(struct conv_archive_writer **writer,
 
 // As conv_archive_format.check.
 enum conv_status conv_zip_check(const struct conv_archive_member *member, struct conv_err *err);
-
-#endif

@@ -5,8 +5,7 @@
 //
 // Set-user-ID, set-group-ID and sticky bits are never given: they were meant for another content.
 // Any thread.
-#ifndef CONV_FILES_ACCESS_H
-#define CONV_FILES_ACCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ void conv_access_copy_attributes(int fd, int folder, const char *path);
 // to. `is_input`: it is the input. `forced`: only the latter counts.
 enum conv_status conv_access_check(const char *path, const struct stat *info, bool is_input,
                                    bool forced, struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The bytes of an item's file: from its source into memory, within limits; and its pixels.
-#ifndef CONV_FILES_FILE_READ_H
-#define CONV_FILES_FILE_READ_H
+#pragma once
 
 #include "image/format.h"
 #include "io/source.h"
@@ -93,5 +92,3 @@ enum conv_status conv_image_reader_check_single(const struct conv_format *format
 enum conv_status conv_image_reader_probe(const struct conv_format *format, const uint8_t *data,
                                          size_t size, uint64_t pixel_limit,
                                          struct conv_image_header *header, struct conv_err *err);
-
-#endif

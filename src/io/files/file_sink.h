@@ -5,8 +5,7 @@
 // A new file is written without a name and gets it when it is complete. Where that is not possible,
 // or the file replaces another, it is written under a temporary name in the same folder and
 // renamed.
-#ifndef CONV_FILES_FILE_SINK_H
-#define CONV_FILES_FILE_SINK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -90,5 +89,3 @@ enum conv_status conv_file_write_renamed(struct conv_file_write *write, struct c
 
 // Makes the name of the output permanent.
 enum conv_status conv_file_sync_folder(const struct conv_file_write *write, struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The image formats that conv reads and writes.
-#ifndef CONV_FILES_FORMATS_H
-#define CONV_FILES_FORMATS_H
+#pragma once
 
 #include "image/format.h"
 
@@ -34,5 +33,3 @@ enum conv_status conv_formats_check(const struct conv_format **format, const uin
 // A command that converts a file of the format, as conv_format_of_bytes says it, to PNG, with
 // placeholders for names.
 const char *conv_formats_converter(const char *format);
-
-#endif

@@ -38,8 +38,7 @@
 // A digest takes 21 to 43 bytes of memory; an image has one, of earlier runs with --preserve two,
 // in place three. Journals of version 2 had other digests: their lines match nothing, and in place,
 // where all images would be filtered again, such a journal is refused.
-#ifndef CONV_FILES_JOURNAL_H
-#define CONV_FILES_JOURNAL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -99,5 +98,3 @@ enum conv_status conv_journal_add(struct conv_journal *journal,
 // CONV_ERR_IO, also if the run was stopped while waiting; then nothing is locked.
 enum conv_status conv_journal_lock(struct conv_journal *journal, struct conv_err *err);
 void conv_journal_unlock(struct conv_journal *journal);
-
-#endif

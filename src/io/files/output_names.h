@@ -5,8 +5,7 @@
 //
 // Takes 21 to 43 bytes per name and folder, twice that for members that are renamed. Claims come
 // from one thread at a time; any thread may call the other functions.
-#ifndef CONV_FILES_OUTPUT_NAMES_H
-#define CONV_FILES_OUTPUT_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -78,5 +77,3 @@ enum conv_status conv_output_names_link(struct conv_output_names *names, int arc
 // Follows links to folders on the way to the member.
 enum conv_output_fate conv_output_names_fate(struct conv_output_names *names, int archive,
                                              const char *original);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Paths: joined, resolved, compared, opened, and folders made. Any thread.
-#ifndef CONV_FILES_PATHS_H
-#define CONV_FILES_PATHS_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -108,5 +107,3 @@ enum conv_status conv_paths_make_parent(const char *path, struct conv_err *err);
 // Reads up to `size` first bytes of a regular file; returns how many. 0: it is none, or cannot be
 // read. A pipe is not opened: reading would consume it.
 size_t conv_paths_head(const char *path, void *head, size_t size);
-
-#endif

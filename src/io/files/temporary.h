@@ -5,8 +5,7 @@
 // A name is `.conv-WHERE-PID-START-NUMBER.tmp`, all but PID and NUMBER in hexadecimal: WHERE stands
 // for this boot of this machine's kernel and this PID namespace, so that within one WHERE the PID
 // and the start time of a process identify it. Any thread.
-#ifndef CONV_FILES_TEMPORARY_H
-#define CONV_FILES_TEMPORARY_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -100,5 +99,3 @@ enum conv_status conv_temporary_write(const struct conv_temporary_file *file, co
 // on the disk on return. CONV_ERR_IO; nothing is left of it then.
 enum conv_status conv_temporary_close(struct conv_temporary_file *file, bool keep, bool fsync,
                                       struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tensor files: weights as a whole, and .npy files of any size in parts, in constant memory.
-#ifndef CONV_FILES_TENSOR_FILE_H
-#define CONV_FILES_TENSOR_FILE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -88,5 +87,3 @@ enum conv_status conv_tensor_writer_set_shape(struct conv_tensor_writer *writer,
 // CONV_ERR_IO. {0} is fine.
 enum conv_status conv_tensor_writer_close(struct conv_tensor_writer *writer, bool keep, bool fsync,
                                           struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Checks inputs and output of a command line against each other, before anything is opened.
-#ifndef CONV_WALK_OPERANDS_H
-#define CONV_WALK_OPERANDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -9,8 +8,6 @@
 #include "io/archive/archive.h"
 #include "io/archive/archive_input.h"
 #include "io/sink.h"
-
-struct conv_archive_operands;
 
 struct conv_operands {
     const char *const *inputs; // files, folders, "-" for standard input
@@ -94,8 +91,6 @@ enum conv_status conv_archive_operands_target(struct conv_archive_operands *arch
 // Which output archives need not be written again. An archive appears whole or not at all, so it is
 // skipped, or written again, as a whole.
 
-struct conv_journal;
-
 // The rule: outputs that exist, that are as new as all of their inputs, or that the journal lists.
 enum conv_archive_done { CONV_ARCHIVE_EXISTS, CONV_ARCHIVE_IS_NEWER, CONV_ARCHIVE_IS_NOTED };
 
@@ -106,5 +101,3 @@ enum conv_status conv_archive_done_find(struct conv_archive_operands *archives,
                                         const struct conv_operands *operands,
                                         enum conv_archive_done which, struct conv_journal *journal,
                                         struct conv_err *err);
-
-#endif

@@ -5,8 +5,7 @@
 //
 // The name is the path below the input ("sub/a.png"), so that hosts may reach the folder by
 // different paths. Members of archives are divided by the sample that they belong to.
-#ifndef CONV_WALK_SHARD_H
-#define CONV_WALK_SHARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ bool conv_shard_plan_has(const struct conv_shard_plan *plan, const char *name);
 // names and sizes, which does not depend on their order.
 void conv_shard_plan_list(const struct conv_shard_plan *plan, uint64_t *images,
                           struct conv_digest *digest);
-
-#endif

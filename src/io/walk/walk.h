@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The source of everything that a command line names: files, folders, a list of names, standard
 // input, one after the other.
-#ifndef CONV_WALK_WALK_H
-#define CONV_WALK_WALK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -163,5 +162,3 @@ enum conv_status conv_glob_check(const char *glob, struct conv_err *err);
 //                        everything below
 //   NAME/                folders only
 bool conv_glob_match(const char *glob, const char *relative, bool is_folder);
-
-#endif

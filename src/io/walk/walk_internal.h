@@ -2,8 +2,7 @@
 // A walk and what it takes steps from: walk.c counts steps and divides them among shards,
 // walk_inputs.c takes them from the operands, each of which is a file, a folder (folder_source.c),
 // a list (list_source.c) or an archive (archive_source.c).
-#ifndef CONV_WALK_WALK_INTERNAL_H
-#define CONV_WALK_WALK_INTERNAL_H
+#pragma once
 
 #include <dirent.h>
 #include <limits.h>
@@ -229,5 +228,3 @@ size_t conv_walk_folder_target(const struct conv_walk *walk, const char *folder)
 
 // Counts an image, or an archive that is divided as a whole. False if it is in another shard.
 bool conv_walk_count_name(struct conv_walk *walk, const char *name, bool listed);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the files of a watch share: watch.c keeps what has arrived and hands it out once it is
 // complete, watch_events.c handles what happens in the folders.
-#ifndef CONV_WALK_WATCH_INTERNAL_H
-#define CONV_WALK_WATCH_INTERNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -138,5 +137,3 @@ void conv_watch_note_failure(struct conv_watch *watch, const char *path,
 
 // Handles the events that the system has reported: adds new files. Does not wait.
 void conv_watch_read_events(struct conv_watch *watch);
-
-#endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // JPEG on the CPU: a decoder for baseline files, and what it shares with libjpeg-turbo's, the
 // arithmetic between the coefficients of a JPEG and R'G'B'.
-#ifndef CONV_JPEG_CPU_CPU_JPEG_H
-#define CONV_JPEG_CPU_CPU_JPEG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -125,5 +124,3 @@ void conv_jpeg_planes_put(struct conv_jpeg_planes *planes, int mcu_row,
 // Fills the rows of a row of MCUs from src->plane[]; samples beyond the image repeat its last ones.
 void conv_jpeg_planes_get(struct conv_jpeg_planes *planes, int mcu_row,
                           const struct conv_image *src);
-
-#endif

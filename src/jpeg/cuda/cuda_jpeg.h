@@ -2,8 +2,7 @@
 // JPEG on the device: the interface of its decoder and of its encoder. Plain C without CUDA types,
 // for the engine and the tests. Both produce what libjpeg-turbo does with its default settings
 // (accurate integer DCT, smooth upsampling of chroma), to the last bit.
-#ifndef CONV_JPEG_CUDA_CUDA_JPEG_H
-#define CONV_JPEG_CUDA_CUDA_JPEG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -155,6 +154,4 @@ enum conv_status conv_cuda_jpeg_encode(const struct conv_encode_batch *batch);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

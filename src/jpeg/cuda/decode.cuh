@@ -6,8 +6,7 @@
 //   blocks.cu   jpeg_dc      prefix sums of the differences of DC coefficients
 //               jpeg_idct    coefficients to samples of the components
 //   pixels.cu   jpeg_pixels  enlarges chroma, converts to R'G'B', reports the result
-#ifndef CONV_JPEG_CUDA_DECODE_CUH
-#define CONV_JPEG_CUDA_DECODE_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -158,5 +157,3 @@ void conv_jpeg_launch_dc(const struct conv_jpeg_decode_batch *batch, uint32_t bl
 void conv_jpeg_launch_idct(const struct conv_jpeg_decode_batch *batch, uint32_t blocks);
 void conv_jpeg_launch_pixels(const struct conv_jpeg_decode_batch *batch, uint32_t blocks);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Decoding of symbols, one at a time, by one thread: the tables in shared memory, and the loop.
-#ifndef CONV_JPEG_CUDA_HUFFMAN_CUH
-#define CONV_JPEG_CUDA_HUFFMAN_CUH
+#pragma once
 
 #include "jpeg/cuda/decode.cuh"
 
@@ -249,5 +248,3 @@ __device__ __forceinline__ uint32_t decode(struct jpeg_cursor *cursor,
     cursor->block = block;
     return failure;
 }
-
-#endif

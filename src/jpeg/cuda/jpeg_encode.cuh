@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared by the kernels of the JPEG encoder: the division of a batch into chunks, and the data that
 // the kernels pass on in scratch memory.
-#ifndef CONV_JPEG_CUDA_JPEG_ENCODE_CUH
-#define CONV_JPEG_CUDA_JPEG_ENCODE_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ void conv_jpeg_encode_place(const struct jpeg_scratch &scratch, struct conv_enco
 void conv_jpeg_encode_write(const struct jpeg_scratch &scratch, uint8_t *output,
                             cudaStream_t stream);
 }
-
-#endif

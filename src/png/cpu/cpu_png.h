@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The PNG coders of the CPU.
-#ifndef CONV_PNG_CPU_CPU_PNG_H
-#define CONV_PNG_CPU_CPU_PNG_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -122,5 +121,3 @@ size_t conv_encode_some_bytes(const struct conv_encoder *encoder, const struct c
 enum conv_status conv_encode_some(struct conv_encoder *encoder, struct conv_buffer *file,
                                   const struct conv_image *src, int from, int to,
                                   struct conv_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the files of the fast decoder, decode*.c.
-#ifndef CONV_PNG_CPU_DECODE_INTERNAL_H
-#define CONV_PNG_CPU_DECODE_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -204,5 +203,3 @@ bool conv_decode_rows_take(struct conv_shared_flow *flow) CONV_NEEDS(flow->lock)
 
 // True if all rows that were posted are taken.
 bool conv_decode_rows_are_taken(const struct conv_shared_flow *flow) CONV_NEEDS(flow->lock);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Writers of deflate streams (RFC 1951) for the filtered rows of images.
-#ifndef CONV_PNG_CPU_DEFLATE_H
-#define CONV_PNG_CPU_DEFLATE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -110,5 +109,3 @@ struct conv_deflate_part {
 // conv_cancel_is_asked(stop).
 void conv_deflate_search_put(struct conv_deflate_search *search, struct conv_bits *out,
                              const struct conv_deflate_part *part, const atomic_int *stop);
-
-#endif

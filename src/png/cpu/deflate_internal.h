@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the files of the deflate writers, deflate*.c.
-#ifndef CONV_PNG_CPU_DEFLATE_INTERNAL_H
-#define CONV_PNG_CPU_DEFLATE_INTERNAL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -233,5 +232,3 @@ conv_deflate_add_tokens(struct conv_deflate_tokens *tokens, size_t at, size_t le
     to[1] = distance_token;
     tokens->count = (size_t)(to + 2 - tokens->token);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the files of the encoder, encode*.c.
-#ifndef CONV_PNG_CPU_ENCODE_INTERNAL_H
-#define CONV_PNG_CPU_ENCODE_INTERNAL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -215,5 +214,3 @@ bool conv_encode_each(struct conv_encoder *encoder, conv_encode_prepare_fn prepa
 
 // Ends a band that is not the stream's last block: an empty stored block, to a whole byte.
 void conv_encode_end_band(struct conv_bits *out);
-
-#endif

@@ -2,8 +2,7 @@
 // The five filters of PNG (ISO/IEC 15948, 9.2), applied to planes of bytes: there the left sample
 // is the byte before, whatever the size of a pixel, so one loop per filter serves all shapes. A
 // plane of 16 bits counts as two planes of bytes.
-#ifndef CONV_PNG_CPU_FILTER_ROWS_H
-#define CONV_PNG_CPU_FILTER_ROWS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ const struct conv_filter_rows *conv_filter_rows_choose(unsigned features);
         filter_join_as(dst, type, row, above, 4, n, left);                                         \
     else                                                                                           \
         filter_join_as(dst, type, row, above, 3, n, left)
-
-#endif

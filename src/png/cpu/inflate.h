@@ -3,8 +3,7 @@
 // one table look-up yields two literals, or a length with its distance, if their codewords are
 // short, as they are in images; and it refuses what zlib refuses (incomplete codes, reserved
 // symbols), where libdeflate is more lenient, so files are accepted exactly if libpng accepts them.
-#ifndef CONV_PNG_CPU_INFLATE_H
-#define CONV_PNG_CPU_INFLATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -168,5 +167,3 @@ struct conv_inflate_end {
 // Finds the end of a deflate stream of exactly out_size bytes. False if it is not such a stream.
 bool conv_inflate_find_end(struct conv_inflate *inflate, struct conv_inflate_end *end, uint8_t *out,
                            size_t out_size, const uint8_t *data, size_t size);
-
-#endif

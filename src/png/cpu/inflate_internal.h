@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parts of inflate: bits in, symbols looked up, bytes and copies out, block by block.
-#ifndef CONV_PNG_CPU_INFLATE_INTERNAL_H
-#define CONV_PNG_CPU_INFLATE_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -88,8 +87,6 @@ __attribute__((target("bmi2"))) static inline uint64_t conv_inflate_low_bmi2(uin
 #endif
 
 // --- writing bytes -------------------------------------------------------------------------------
-
-struct conv_inflate_decoders;
 
 struct conv_inflate_output {
     const struct conv_inflate_decoders *decoders;
@@ -240,5 +237,3 @@ void conv_inflate_ahead_window(const struct conv_inflate_ahead *ahead, uint8_t *
 // once. *adler is their Adler-32.
 uint8_t *conv_inflate_ahead_finish(struct conv_inflate_ahead *ahead, const uint8_t *before,
                                    uint32_t *adler);
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reverses PNG row filters and splits rows into planes: one table of implementations.
-#ifndef CONV_PNG_CPU_UNFILTER_H
-#define CONV_PNG_CPU_UNFILTER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -111,5 +110,3 @@ void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y);
 
 // Lets all calls that wait return 0. Any thread.
 void conv_unfilter_wave_fail(struct conv_unfilter_wave *wave);
-
-#endif

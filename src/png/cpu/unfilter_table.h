@@ -2,8 +2,7 @@
 // The parts that are the same in every implementation of conv_unfilter, as macros: the reversals
 // for each pixel size and the split for each shape of image, made from a few inline functions of
 // the including file.
-#ifndef CONV_PNG_CPU_UNFILTER_TABLE_H
-#define CONV_PNG_CPU_UNFILTER_TABLE_H
+#pragma once
 
 #include <string.h>
 
@@ -102,5 +101,3 @@ CONV_UNFILTER_INLINE void conv_unfilter_split_row(const struct conv_image *dst, 
         else                                                                                       \
             conv_unfilter_split_row(dst, y, row, 4, 2, 16, vector16_4);                            \
     }
-
-#endif

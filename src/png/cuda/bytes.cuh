@@ -2,8 +2,7 @@
 // PNG's row filters on four bytes at a time, within planes: a filter treats both bytes of a 16-bit
 // sample alike. C as well as CUDA, so that a unit test compares it with the standard's definition
 // byte by byte.
-#ifndef CONV_PNG_CUDA_BYTES_CUH
-#define CONV_PNG_CUDA_BYTES_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -219,5 +218,3 @@ CONV_HOST_DEVICE static inline void join_bytes(uint32_t out[4], const uint32_t p
         out[3] = pick_bytes(p[2], p[3], 0x6723);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // PNG on the device: the interface of its decoder and of its encoder.
-#ifndef CONV_PNG_CUDA_CUDA_PNG_H
-#define CONV_PNG_CUDA_CUDA_PNG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -157,6 +156,4 @@ enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

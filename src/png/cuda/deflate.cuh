@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Lengths and codes of RFC 1951, as far as the encoder uses them. C as well as CUDA.
-#ifndef CONV_PNG_CUDA_DEFLATE_CUH
-#define CONV_PNG_CUDA_DEFLATE_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -114,5 +113,3 @@ CONV_HOST_DEVICE static inline void deflate_repair(uint32_t *at_depth, uint32_t 
         at_depth[limit]--;
     }
 }
-
-#endif

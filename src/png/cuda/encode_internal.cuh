@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared by the kernels of the PNG encoder: the division of a batch into work, and the data that
 // the kernels pass on in scratch memory.
-#ifndef CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
-#define CONV_PNG_CUDA_ENCODE_INTERNAL_CUH
+#pragma once
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -156,5 +155,3 @@ void conv_encode_place(const struct encode_scratch &scratch, struct conv_encode_
 void conv_encode_assemble(const struct encode_scratch &scratch, uint32_t blocks, uint8_t *output,
                           cudaStream_t stream);
 }
-
-#endif

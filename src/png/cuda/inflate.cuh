@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // State shared by the threads of a block, which inflate one image together: shared memory, the
 // stream and the position; and the tables of a DEFLATE block, which they make together.
-#ifndef CONV_PNG_CUDA_INFLATE_CUH
-#define CONV_PNG_CUDA_INFLATE_CUH
+#pragma once
 
 #include <cuda_pipeline.h>
 
@@ -400,5 +399,3 @@ template <int THREADS> __device__ inline uint32_t make_tables(struct block_memor
     __syncthreads();
     return CONV_DECODE_DECODED;
 }
-
-#endif

@@ -2,8 +2,7 @@
 // What both methods to inflate share (inflate.cu: one block of threads per image; split.cuh: many):
 // reading a stream's header and the heads of DEFLATE blocks, and counting the bytes that each
 // thread's part of a window produces.
-#ifndef CONV_PNG_CUDA_INFLATE_WINDOW_CUH
-#define CONV_PNG_CUDA_INFLATE_WINDOW_CUH
+#pragma once
 
 #include "png/cuda/inflate.cuh"
 #include "png/cuda/window.cuh"
@@ -338,5 +337,3 @@ __device__ __forceinline__ bool advance(struct progress *progress, const struct 
     progress->out += agreed.bytes;
     return agreed.stop != 0;
 }
-
-#endif

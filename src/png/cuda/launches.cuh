@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Launchers of the kernels of PNG decoding, for decode.cu.
-#ifndef CONV_PNG_CUDA_LAUNCHES_CUH
-#define CONV_PNG_CUDA_LAUNCHES_CUH
+#pragma once
 
 #include "png/cuda/cuda_png.h"
 #include "png/cuda/symbols.cuh"
@@ -131,5 +130,3 @@ __device__ inline bool wait_ready(const struct conv_decode_image &image, uint32_
     __syncwarp();
     return true;
 }
-
-#endif

@@ -10,8 +10,7 @@
 //
 // If that fails, because of the stream or for lack of room in the tables below, the kernel in
 // inflate.cu decodes the image and finds the error, if there is one.
-#ifndef CONV_PNG_CUDA_SPLIT_CUH
-#define CONV_PNG_CUDA_SPLIT_CUH
+#pragma once
 
 #include "png/cuda/inflate.cuh"
 
@@ -103,5 +102,3 @@ __device__ inline struct split find_split(const struct conv_decode_image &image)
     split.states = (uint16_t *)(image.d_split + at.states);
     return split;
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The checksums of PNG and zlib, of data in parts. C as well as CUDA.
-#ifndef CONV_PNG_CUDA_SUMS_CUH
-#define CONV_PNG_CUDA_SUMS_CUH
+#pragma once
 
 #include <stdint.h>
 
@@ -177,5 +176,3 @@ ANYWHERE uint32_t finish_adler(const struct adler *adler, uint32_t size)
     uint64_t high = n + n * adler->bytes + ADLER_MODULUS - adler->weighted;
     return (uint32_t)(high % ADLER_MODULUS) << 16 | (adler->bytes + 1) % ADLER_MODULUS;
 }
-
-#endif

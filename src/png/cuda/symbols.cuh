@@ -2,8 +2,7 @@
 // DEFLATE's codes (RFC 1951, 3.2) in the form that the kernels use, the step from one symbol to the
 // next, and the parts of a block's head that one thread reads. Threads do not depend on each other
 // here, so it is plain C, which unit tests compile for the CPU as well.
-#ifndef CONV_PNG_CUDA_SYMBOLS_CUH
-#define CONV_PNG_CUDA_SYMBOLS_CUH
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -475,5 +474,3 @@ ANYWHERE uint32_t fixed_length(uint32_t i)
 {
     return i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : i < LITLENS ? 8 : 5;
 }
-
-#endif

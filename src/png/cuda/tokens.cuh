@@ -8,8 +8,7 @@
 //   before them.
 // Ballots tell each lane what precedes its bytes, so no lane waits for another. In photographs the
 // second kind would gain 0.6 % of the size and take more time than all the rest.
-#ifndef CONV_PNG_CUDA_TOKENS_CUH
-#define CONV_PNG_CUDA_TOKENS_CUH
+#pragma once
 
 #include "png/cuda/bytes.cuh"
 #include "png/cuda/encode_internal.cuh"
@@ -204,5 +203,3 @@ __device__ inline struct ended_run find_ended_run(const struct lane_runs &runs, 
     run.length = word > 0 && broken ? i - deflate_log2(broken) : i + 1 + runs.before;
     return run;
 }
-
-#endif

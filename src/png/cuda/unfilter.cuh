@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reverses PNG's filters (section 9 of the standard): the arithmetic without a branch, since the
 // lanes of a warp are in different rows, each with its own filter; and how a warp takes 32 rows.
-#ifndef CONV_PNG_CUDA_UNFILTER_CUH
-#define CONV_PNG_CUDA_UNFILTER_CUH
+#pragma once
 
 #include <cuda_pipeline.h>
 
@@ -312,5 +311,3 @@ take_above(const struct strip<CHANNELS, WORDS> &last, const struct strip<CHANNEL
     }
     return above;
 }
-
-#endif

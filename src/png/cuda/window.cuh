@@ -3,8 +3,7 @@
 // as its begin and distance only, so that no thread waits for another one's bytes or copies a long
 // match alone. When all symbols are stored, all threads find the earlier byte that each byte of a
 // match equals, follow these references until they lead to bytes, and write those as words.
-#ifndef CONV_PNG_CUDA_WINDOW_CUH
-#define CONV_PNG_CUDA_WINDOW_CUH
+#pragma once
 
 #include "png/cuda/inflate.cuh"
 #include "png/cuda/sums.cuh"
@@ -275,5 +274,3 @@ __device__ inline void write_window(struct block_memory<THREADS> &shared,
     }
     add_adler(adler, window.start - window.skip, bytes, weighted);
 }
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Asynchronous copies of a thread to shared memory: done when it waits for them, not before.
-#ifndef CONV_EMULATED_CUDA_PIPELINE_H
-#define CONV_EMULATED_CUDA_PIPELINE_H
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -20,5 +19,3 @@ static inline void __pipeline_wait_prior(unsigned groups)
 {
     emulated::finish_copies(groups);
 }
-
-#endif

@@ -2,8 +2,7 @@
 // The part of CUDA C++ that kernels/stencil/cuda/ uses, for an ordinary compiler: the declarations
 // that nvcc provides without an include, for compute capability 9.0. Barriers and collectives are
 // in block.h.
-#ifndef CONV_EMULATED_CUDA_RUNTIME_H
-#define CONV_EMULATED_CUDA_RUNTIME_H
+#pragma once
 
 #include <cmath>
 #include <cstdlib>
@@ -373,5 +372,3 @@ static inline uint32_t __match_any_sync(uint32_t mask, uint32_t value, EMULATED_
 }
 
 #include "warps.h"
-
-#endif

@@ -2,8 +2,7 @@
 // The part of the CUDA runtime that this project calls, with this process as the device: device
 // memory is host memory, and the work of a stream is executed as late as CUDA allows, so that
 // missing waits are detected. Plain C, as CUDA's own header of this name.
-#ifndef CONV_EMULATED_CUDA_RUNTIME_API_H
-#define CONV_EMULATED_CUDA_RUNTIME_API_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -125,6 +124,4 @@ struct emulated_calls emulated_count(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif
