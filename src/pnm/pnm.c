@@ -347,20 +347,30 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     size_t bytes = samples_per_row(header) * (size_t)(header->shape.depth / 8);
     const struct conv_unfilter *splits = conv_unfilter_choose(conv_cpu_features());
     const uint8_t *row, *end = data + size;
-    if (!conv_buffer_reserve(&codec->scratch, bytes + CONV_UNFILTER_SLACK))
+    bool puts_planes = rows && !rows->put_interleaved;
+    struct conv_image one = header->shape;
+    one.height = 1;
+    if (!conv_buffer_reserve(&codec->scratch, bytes + CONV_UNFILTER_SLACK) ||
+        !conv_buffer_reserve(&codec->row, puts_planes ? conv_image_bytes(&one) : 1))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (puts_planes) {
+        conv_image_lay_out(&one, &one, codec->row.data);
+        dst = &one;
+    }
     for (int y = 0; y < header->shape.height; y++) {
         enum conv_status status = get_row(codec, &text, &row, header, err);
         if (status)
             return status;
         bool slack =
             row == codec->scratch.data || (size_t)(end - row) >= bytes + CONV_UNFILTER_SLACK;
-        if (rows)
+        if (rows && !puts_planes)
             rows->put_interleaved(rows->context, y, row);
         else if (slack)
-            splits->split(dst, y, row);
+            splits->split(dst, puts_planes ? 0 : y, row);
         else
-            conv_interleave_split(dst, y, row);
+            conv_interleave_split(dst, puts_planes ? 0 : y, row);
+        if (puts_planes)
+            rows->put(rows->context, y, dst);
         if (is_to_stop(codec, y, bytes))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     }
@@ -393,10 +403,14 @@ static size_t write_head(char head[HEAD_MOST], int kind, const struct conv_image
     return (size_t)length;
 }
 
-// 5, 6 or 7 for an image in the output of a format; 0: it has no room for colours.
-static int kind_of(const struct conv_format *format, const struct conv_image *image)
+// 5, 6 or 7 for an output of the codec's format; 0, with the reason: it has no room for colours.
+static int kind_of(const struct conv_codec *codec, const struct conv_image *image,
+                   struct conv_err *err)
 {
+    const struct conv_format *format = codec->format;
     bool color = image->channels >= 3;
+    if (color && format == &conv_pgm_format)
+        conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_GRAY, "PGM cannot hold colours");
     return format == &conv_pam_format   ? 7
            : format == &conv_ppm_format ? 6
            : !color                     ? 5
@@ -438,26 +452,15 @@ static void join(const struct conv_filter_rows *joins, uint8_t *to, const struct
         conv_interleave_join(to, row, 0);
 }
 
-static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_row_source *source,
-                                    const struct conv_file_room *room, size_t *size,
-                                    struct conv_err *err)
+// Rows `from` to `end` - 1 as a file has them.
+static enum conv_status join_rows(struct conv_codec *codec, const struct conv_image *src,
+                                  const struct conv_row_source *source, int kind, int from, int end,
+                                  uint8_t *to, struct conv_err *err)
 {
     const struct conv_filter_rows *joins = conv_filter_rows_choose(conv_cpu_features());
-    char head[HEAD_MOST];
-    int kind = kind_of(codec->format, src);
-    if (kind == 0)
-        return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_GRAY, "%s cannot hold colours",
-                               codec->format->name);
     struct conv_image row = written(src, kind);
-    size_t bytes = conv_interleave_bytes(&row), head_size = write_head(head, kind, src);
-    *size = head_size + bytes * (size_t)src->height;
-    uint8_t *to = room->take(room->context, *size);
-    if (!to)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", *size);
-    memcpy(to, head, head_size);
-    to += head_size;
-    for (int y = 0; y < src->height; y++, to += bytes) {
+    size_t bytes = conv_interleave_bytes(&row);
+    for (int y = from; y < end; y++, to += bytes) {
         if (!conv_codec_take_row(codec, &row, src, source, y))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
         if (kind != 7 && src->channels % 2 == 0 && !is_opaque(&row))
@@ -471,33 +474,40 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     return CONV_OK;
 }
 
-static uint8_t *take_own(void *context, size_t bytes)
+static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
+                                    const struct conv_row_source *source,
+                                    const struct conv_file_room *room, size_t *size,
+                                    struct conv_err *err)
 {
-    struct conv_buffer *file = context;
-    return conv_buffer_reserve(file, bytes) ? file->data : NULL;
+    char head[HEAD_MOST];
+    int kind = kind_of(codec, src, err);
+    if (kind == 0)
+        return CONV_ERR_UNSUPPORTED;
+    struct conv_image part = written(src, kind);
+    size_t head_size = write_head(head, kind, src);
+    *size = head_size + conv_interleave_bytes(&part) * (size_t)src->height;
+    uint8_t *to = room->take(room->context, *size);
+    if (!to)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", *size);
+    memcpy(to, head, head_size);
+    return join_rows(codec, src, source, kind, 0, src->height, to + head_size, err);
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *, int, int, struct conv_encoded *file,
-                               struct conv_err *err)
+                               const struct conv_metadata *, int from, int to,
+                               struct conv_encoded *file, struct conv_err *err)
 {
-    const struct conv_file_room room = {take_own, &codec->file};
-    size_t size = 0, plane = (size_t)src->width * (size_t)src->height;
-    int kind = kind_of(codec->format, src);
-    bool lies = (kind == 5 || kind == 7) && src->channels == 1 && src->depth == 8 &&
-                src->plane[0].stride == src->width; // as in the file
-    enum conv_status status = CONV_OK;
-    if (!lies)
-        status = encode_into(codec, src, NULL, &room, &size, err);
-    else if (!conv_buffer_reserve(&codec->file, HEAD_MOST))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    else
-        size = write_head((char *)codec->file.data, kind, src);
-    if (!status)
-        *file = (struct conv_encoded){
-            .part = {{codec->file.data, size}, {src->plane[0].data, lies ? plane : 0}},
-            .size = size + (lies ? plane : 0)};
-    return status;
+    int kind = kind_of(codec, src, err);
+    if (kind == 0)
+        return CONV_ERR_UNSUPPORTED;
+    struct conv_image part = written(src, kind);
+    size_t rows = conv_interleave_bytes(&part) * (size_t)(to - from);
+    if (!conv_buffer_reserve(&codec->file, HEAD_MOST + rows))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    uint8_t *data = codec->file.data;
+    size_t head = from == 0 ? write_head((char *)data, kind, src) : 0;
+    *file = (struct conv_encoded){.part = {{data, head + rows}}, .size = head + rows};
+    return join_rows(codec, src, NULL, kind, from, to, data + head, err);
 }
 
 static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
@@ -506,6 +516,19 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
     struct conv_image most = *shape;
     most.channels = shape->channels < 3 ? 3 : shape->channels;
     return conv_interleave_bytes(&most) * (size_t)shape->height;
+}
+
+static void decodes_bands(struct conv_image_header *header, size_t size, struct conv_bands *bands)
+{
+    *bands = (struct conv_bands){.bytes = 2 * decode_bytes(header, size)}; // a row, and its planes
+}
+
+static void encodes_bands(const struct conv_codec *codec, const struct conv_image *shape,
+                          const struct conv_metadata *metadata, int rows, struct conv_bands *bands)
+{
+    struct conv_image part = *shape;
+    part.height = rows;
+    *bands = (struct conv_bands){.unit = 1, .bytes = encode_bytes(&codec->config, &part, metadata)};
 }
 
 // --- rows ----------------------------------------------------------------------------------------
@@ -528,6 +551,8 @@ static size_t encode_bytes(const struct conv_codec_config *, const struct conv_i
         .decode = decode,                                                                          \
         .encode = encode,                                                                          \
         .encode_into = encode_into,                                                                \
+        .decodes_bands = decodes_bands,                                                            \
+        .encodes_bands = encodes_bands,                                                            \
     }
 
 FORMAT(pnm, "PNM", "*.pnm");

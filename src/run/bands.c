@@ -4,6 +4,7 @@
 // them as an image of their own, and encodes the rows of the band. Only the results near a cut
 // differ from those of the whole image: they belong to other bands.
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/buffer.h"
 #include "base/lock.h"
@@ -246,6 +247,8 @@ static enum conv_status take_rows(struct run *run, int top, int bottom, int to,
         for (int c = 0; c < rows.channels; c++)
             rows.plane[c].data += rows.plane[c].stride;
     }
+    if (job->file->is_mapped) // what is read of it no longer counts; what is needed comes again
+        (void)madvise((void *)(uintptr_t)job->file->bytes, job->file->size, MADV_DONTNEED);
     conv_lock_acquire(&ring->lock);
     ring->first = to < run->shape.height ? find_top(run, to) : bottom;
     pthread_cond_signal(&ring->freed);

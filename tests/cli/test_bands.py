@@ -99,6 +99,14 @@ def test_tiff(box):
     same(box, "a.tif", "gaussian:3", limit="--mem-limit=13M")
 
 
+@pytest.mark.parametrize("kind, args", ((6, ("gaussian:3", "--border=constant")), (5, ("emboss",)), (3, ("sharpen",))))
+def test_pnm(box, kind, args):
+    rows = samples(801, 1903, 1 if kind == 5 else 3)
+    body = rows.tobytes() if kind > 3 else "\n".join(map(str, rows.ravel())).encode()
+    (box / "a.pnm").write_bytes(b"P%d %d %d 255\n" % (kind, rows.shape[1], rows.shape[0]) + body)
+    same(box, "a.pnm", *args, limit="--mem-limit=2M")
+
+
 @NEEDS_JPEG
 def test_other_jpegs(box):
     (box / "a.jpg").write_bytes(jpeg.make(samples(401, 1903)[:, :, 0], quality=75))
@@ -146,3 +154,11 @@ def test_memory_in_place(box):
     assert result.peak - base < 24 << 20, (result.peak, base)
     assert "3 skipped" in program.closing(run(*args, "--in-place", "--resume=journal", "in").err)
     assert {(box / "in" / name).read_bytes() for name in os.listdir("in")} == {(box / "want.jpg").read_bytes()}
+
+
+@pytest.mark.skipif(SLOW, reason="the memory of what watches the program says nothing")
+def test_a_large_file_is_not_kept_in_memory(box):
+    """All pages of a mapped file counted: 1.3 GB for 20,000 x 20,000 RGB."""
+    (box / "a.pgm").write_bytes(b"P5 8000 12000 255\n")
+    os.truncate("a.pgm", 18 + 8000 * 12000)
+    assert measure("blur", "--device=cpu", "--mem-limit=24M", "a.pgm", "o.pgm").peak < 64 << 20
