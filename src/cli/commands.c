@@ -300,6 +300,11 @@ static enum conv_status suggest(const char *word, bool helps, struct conv_err *r
     if (!near && helps)
         near = conv_suggest_nearest(word, &conv_option_table[0].name, sizeof conv_option_table[0],
                                     conv_option_count);
+    if (!near && helps)
+        return conv_err_set(reason, CONV_ERR_USAGE,
+                            "'%.64s' is no command, filter or option; conv --help has all of "
+                            "them, and the exit codes",
+                            word);
     return !near ? reason->status
                  : conv_err_set(reason, CONV_ERR_USAGE,
                                 "'%.64s' is neither a command nor a filter; did you mean '%s'?",

@@ -41,12 +41,17 @@ static void print_families(bool json, bool banks)
         banks ? conv_bank_families(&count) : conv_filter_families(&count);
     for (int i = 0; i < count; i++) {
         const struct conv_filter_family *row = &families[i];
-        char right[200];
+        char right[200], numbers[200];
         bool plain = strcmp(row->usage, row->example) == 0;
+        if (!banks)
+            conv_filter_describe_numbers(numbers, sizeof numbers, row);
         snprintf(right, sizeof right, "%s%s%s%s", row->summary, plain ? "" : " (for example ",
                  plain ? "" : row->example, plain ? "" : ")");
         print_row(json, row->usage, right, banks ? "bank" : "parametric_filter", "name", row->name,
-                  "usage", row->usage, "example", row->example, "summary", row->summary, NULL);
+                  "usage", row->usage, "example", row->example, "summary", row->summary,
+                  banks ? NULL : "numbers", numbers, NULL);
+        if (!banks && !json)
+            printf("%-34s %s\n", "", numbers);
     }
 }
 
@@ -403,14 +408,6 @@ static int show_bank(const struct conv_options *options)
 
 // --- the command ---------------------------------------------------------------------------------
 
-static bool is_filter(const char *name)
-{
-    for (int i = 0; conv_filter_name(i, NULL); i++)
-        if (strcmp(conv_filter_name(i, NULL), name) == 0)
-            return true;
-    return conv_filter_family_of(name) != NULL;
-}
-
 int conv_show_main(const struct conv_options *options)
 {
     struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
@@ -422,17 +419,15 @@ int conv_show_main(const struct conv_options *options)
                      "show all)");
         return conv_errors_fail(&err);
     }
-    if (conv_bank_is_name(options->operands[0]) && !is_filter(options->operands[0]))
-        return show_bank(options);
-    if (conv_commands_parse_chain(options, options->operands[0], filters, &count, &err))
-        return conv_bank_accepts(options->operands[0]) ? show_bank(options)
-                                                       : conv_errors_fail(&err);
+    const char *name = options->operands[0];
+    if (conv_commands_parse_chain(options, name, filters, &count, &err)) {
+        bool is_bank = conv_bank_is_name(name) && !conv_filter_family_of(name);
+        return is_bank || conv_bank_accepts(name) ? show_bank(options) : conv_errors_fail(&err);
+    }
     for (int i = 0; i < count; i++)
         options->report.json ? print_filter_json(&filters[i], options)
                              : print_filter(&filters[i], options);
-    if (conv_bank_accepts(options->operands[0]))
-        return show_bank(options);
-    return conv_errors_flush();
+    return conv_bank_accepts(name) ? show_bank(options) : conv_errors_flush();
 }
 
 // --- conv devices --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "filter/parametric.h"
 
 // --- building ------------------------------------------------------------------------------------
 
@@ -185,19 +186,10 @@ static enum conv_status make_gradient(struct conv_bank *bank, const struct param
 
 static enum conv_status check_sigma(double sigma, const char *text, struct conv_err *err)
 {
-    if (sigma >= 0.25 && sigma <= MAX_SIGMA)
-        return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE, "%s: sigma is 0.25 to %g samples", text, MAX_SIGMA);
-}
-
-static void gaussian_of_sum_1(double *line, int half, double sigma)
-{
-    double sum = 0;
-    fill_gaussian(line, half, sigma);
-    for (int i = 0; i <= 2 * half; i++)
-        sum += line[i];
-    for (int i = 0; i <= 2 * half; i++)
-        line[i] /= sum;
+    return sigma >= 0.25 && sigma <= MAX_SIGMA
+               ? CONV_OK
+               : conv_err_set(err, CONV_ERR_USAGE, "%s: sigma is 0.25 to %g samples", text,
+                              MAX_SIGMA);
 }
 
 // (x^2 + y^2 - 2 sigma^2) / sigma^4 times a Gaussian of sum 1, minus the mean, so that the sum is
@@ -214,7 +206,7 @@ static enum conv_status make_log(struct conv_bank *bank, const struct parameters
         return status;
     struct conv_bank_filter *filter = add_filter(bank, side, side, 3, "log %g", sigma);
     double gaussian[CONV_BANK_MAX_SIDE];
-    gaussian_of_sum_1(gaussian, half, sigma);
+    conv_filter_gaussian(gaussian, half, sigma);
     for (int i = 0; i < side; i++) {
         double x = i - half, second = gaussian[i] * (x * x - variance) / (variance * variance);
         filter->rows[i] = second;
@@ -247,8 +239,8 @@ static enum conv_status make_dog(struct conv_bank *bank, const struct parameters
     if (status)
         return status;
     struct conv_bank_filter *filter = add_filter(bank, side, side, 2, "dog %g %g", sigma1, sigma2);
-    gaussian_of_sum_1(filter->rows, half, sigma1);
-    gaussian_of_sum_1(filter->rows + side, half, sigma2);
+    conv_filter_gaussian(filter->rows, half, sigma1);
+    conv_filter_gaussian(filter->rows + side, half, sigma2);
     for (int i = 0; i < side; i++) {
         filter->columns[i] = filter->rows[i];
         filter->columns[side + i] = -filter->rows[side + i];
@@ -471,7 +463,7 @@ static const struct conv_filter_family families[] = {
     {"log", "log:SIGMA", "log:2", "Laplacian of Gaussian"},
     {"dog", "dog:SIGMA1,SIGMA2", "dog:1,1.6", "difference of two Gaussians"},
 };
-#define FAMILY_COUNT (sizeof families / sizeof families[0])
+#define FAMILY_COUNT (int)(sizeof families / sizeof families[0])
 
 // For the family in the same row of the table above: the parameters after its name, and the
 // function that builds it.
@@ -491,23 +483,13 @@ _Static_assert(sizeof builders / sizeof builders[0] == FAMILY_COUNT, "one builde
 
 const struct conv_filter_family *conv_bank_families(int *count)
 {
-    *count = (int)FAMILY_COUNT;
+    *count = FAMILY_COUNT;
     return families;
-}
-
-// The row of the family whose name the text begins with, or -1.
-static int find_family(const char *text)
-{
-    size_t length = strcspn(text, ":");
-    for (size_t i = 0; i < FAMILY_COUNT; i++)
-        if (strlen(families[i].name) == length && memcmp(families[i].name, text, length) == 0)
-            return (int)i;
-    return -1;
 }
 
 bool conv_bank_is_name(const char *text)
 {
-    return find_family(text) >= 0;
+    return conv_filter_find_family(families, FAMILY_COUNT, text) >= 0;
 }
 
 static enum conv_status fail_usage(const char *text, int row, struct conv_err *err)
@@ -521,28 +503,20 @@ static enum conv_status parse_parameters(struct parameters *given, int row, cons
 {
     const char *at = strchr(text, ':');
     *given = (struct parameters){.text = text};
-    while (at && given->count < builders[row].parameters) {
-        at++; // the colon or the separator
-        const char *end = at + strlen(at);
-        const char *separator =
-            builders[row].separator ? strchr(at, builders[row].separator) : NULL;
-        if (separator)
-            end = separator;
-        if (conv_number_parse(&given->value[given->count], 1e6, at, (size_t)(end - at), NULL))
+    for (; at && given->count < builders[row].parameters; given->count++) {
+        size_t size = strcspn(++at, (char[]){builders[row].separator, '\0'});
+        if (conv_number_parse(&given->value[given->count], 1e6, at, size, NULL))
             return fail_usage(text, row, err);
-        given->count++;
-        at = separator;
+        at = at[size] ? at + size : NULL;
     }
-    if (at || given->count < builders[row].required)
-        return fail_usage(text, row, err);
-    return CONV_OK;
+    return at || given->count < builders[row].required ? fail_usage(text, row, err) : CONV_OK;
 }
 
 enum conv_status conv_bank_parse(struct conv_bank *bank, const char *text, struct conv_err *err)
 {
     struct parameters given;
     *bank = (struct conv_bank){0};
-    int row = find_family(text);
+    int row = conv_filter_find_family(families, FAMILY_COUNT, text);
     if (row < 0) {
         char name[32];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ":"), text);

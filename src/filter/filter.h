@@ -167,6 +167,9 @@ struct conv_filter_family {
 // The families, in the order to print them; *count is set.
 const struct conv_filter_family *conv_filter_families(int *count);
 
+// "SIGMA 0.2 to 250 pixels, AMOUNT 0.01 to 10 (default 1)": the parameters of one of them.
+void conv_filter_describe_numbers(char *text, size_t size, const struct conv_filter_family *family);
+
 // The family whose name and a colon the text begins with, or NULL.
 const struct conv_filter_family *conv_filter_family_of(const char *text);
 

@@ -38,22 +38,23 @@ struct result {
 #define LEAST_PASSES 7        // taps of a line from which two passes are faster than one
 #define NO_TIES (1 + 0x1p-40) // no float32 sum of rational weights is halfway, where errors decide
 
+void conv_filter_gaussian(double *line, int half, double sigma)
+{
+    double sum = 0;
+    for (int i = -half; i <= half; i++)
+        sum += line[half + i] = exp(-(double)i * i / (2 * sigma * sigma));
+    for (int i = 0; i <= 2 * half; i++)
+        line[i] /= sum;
+}
+
 // A line of a Gaussian with the sum 1, cut off at 4 sigma or 15 pixels, whichever is less; for
 // float32 samples at 5.04 sigma or 19.5 pixels. Returns its side.
 static int gaussian_line(double line[REAL_SIDE], double sigma, bool precise)
 {
     double most = precise ? REAL_SIDE / 2 : HALF;
     int half = (int)fmin(most, ceil(precise ? REAL_CUT * sigma - 0.5 : CUT * sigma));
-    int side = 2 * half + 1;
-    double sum = 0;
-    for (int i = 0; i < side; i++) {
-        double x = i - half;
-        line[i] = exp(-x * x / (2 * sigma * sigma));
-        sum += line[i];
-    }
-    for (int i = 0; i < side; i++)
-        line[i] /= sum;
-    return side;
+    conv_filter_gaussian(line, half, sigma);
+    return 2 * half + 1;
 }
 
 static void make_gaussian_fast(struct result *result, const struct numbers *given)
@@ -305,14 +306,32 @@ const struct conv_filter_family *conv_filter_families(int *count)
     return families;
 }
 
-// The row of the family that text names before a colon, or -1.
-static int find_family(const char *text)
+void conv_filter_describe_numbers(char *text, size_t size, const struct conv_filter_family *family)
+{
+    int row = (int)(family - families);
+    *text = '\0';
+    for (int i = 0; i < builders[row].most; i++) {
+        const struct range *range = &builders[row].ranges[i];
+        const char *end = i < builders[row].least ? ""
+                          : *range->unit          ? " (default 0)"
+                                                  : " (default 1)";
+        conv_text_add(text, size, ", ", "%s %g to %g%s%s", range->name, range->least, range->most,
+                      range->unit, end);
+    }
+}
+
+int conv_filter_find_family(const struct conv_filter_family *rows, int count, const char *text)
 {
     size_t length = strcspn(text, ":");
-    for (int i = 0; i < FAMILY_COUNT && text[length] == ':'; i++)
-        if (strlen(families[i].name) == length && memcmp(families[i].name, text, length) == 0)
+    for (int i = 0; i < count; i++)
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, text, length) == 0)
             return i;
     return -1;
+}
+
+static int find_family(const char *text)
+{
+    return strchr(text, ':') ? conv_filter_find_family(families, FAMILY_COUNT, text) : -1;
 }
 
 const struct conv_filter_family *conv_filter_family_of(const char *text)

@@ -59,6 +59,12 @@ void conv_integer_matrix(struct conv_filter *filter, const double *ideal, int wi
 // CONV_INTEGER_LINES_DEVIATION, else the one with the smallest deviation.
 void conv_filter_decimate(struct conv_filter *filter, double sigma, double amount);
 
+// The row whose name the text, or what is before a colon, is; -1: there is none.
+int conv_filter_find_family(const struct conv_filter_family *rows, int count, const char *text);
+
+// Sets line[0 .. 2 * half] to a Gaussian of the sum 1.
+void conv_filter_gaussian(double *line, int half, double sigma);
+
 // The most by which results of the integers may differ from the ideal ones, before rounding, on any
 // 8-bit image. After rounding they differ by less than 1.
 #define CONV_INTEGER_DEVIATION 0.49

@@ -40,13 +40,9 @@ enum conv_status conv_number_parse(double *value, double limit, const char *text
     for (; size > 0 && *text == ' '; size--)
         text++;
     quote(quoted, sizeof quoted, text, size);
-    if (size > MAX_TOKEN)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "expected a number of at most %d characters, found '%s' (%zu given)",
-                            MAX_TOKEN, quoted, size);
     // strtod accepts hexadecimal, "nan", "infinity" and leading blanks as well.
     char token[MAX_TOKEN + 1] = {0}, *end;
-    memcpy(token, text, size);
+    memcpy(token, text, size < MAX_TOKEN ? size : MAX_TOKEN);
     errno = 0;
     double number = strtod(token, &end); // in the C locale: this program never calls setlocale
     if (size == 0 || end != token + size || strspn(token, "+-.0123456789eE") != size)
@@ -183,9 +179,9 @@ static enum conv_status read_number(const struct scanner *scanner, const struct 
                                     double limit, double *value)
 {
     struct conv_err reason;
-    if (conv_number_parse(value, limit, token->text, token->size, &reason) != CONV_OK)
-        return fail_at(scanner, token->text, "%s", reason.text);
-    return CONV_OK;
+    return conv_number_parse(value, limit, token->text, token->size, &reason)
+               ? fail_at(scanner, token->text, "%s", reason.text)
+               : CONV_OK;
 }
 
 static const char *plural(int count)
@@ -302,20 +298,16 @@ enum conv_status conv_filter_parse_matrix(struct conv_filter *filter, const char
 enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
                                   struct conv_err *err)
 {
-    enum conv_status status = CONV_OK;
+    enum conv_status status;
     const char *dots = dots_of(path), *tail = tail_of(path);
-    char *text = NULL;
-    size_t size;
     FILE *file = fopen(path, "rbe");
     if (!file)
         return conv_err_errno(err, errno, "cannot open the filter '%s%s'", dots, tail);
-    text = malloc(MAX_FILE_BYTES + 1);
-    if (!text) {
+    char *text = malloc(MAX_FILE_BYTES + 1);
+    size_t size = text ? fread(text, 1, MAX_FILE_BYTES + 1, file) : 0;
+    if (!text)
         status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read '%s%s'", dots, tail);
-        goto out;
-    }
-    size = fread(text, 1, MAX_FILE_BYTES + 1, file);
-    if (ferror(file))
+    else if (ferror(file))
         status = conv_err_errno(err, errno, "cannot read the filter '%s%s'", dots, tail);
     else if (size > MAX_FILE_BYTES)
         status =
@@ -323,7 +315,6 @@ enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
                          dots, tail, MAX_FILE_BYTES / 1024);
     else
         status = conv_filter_parse_matrix(filter, text, size, path, err);
-out:
     free(text);
     fclose(file); // was only read
     return status;
@@ -335,17 +326,15 @@ out:
 // caller refuses.
 static int parse_side(struct scanner *scanner)
 {
-    int side = 0;
-    for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9'; scanner->at++)
-        side = side > 999 ? side : side * 10 + (*scanner->at - '0');
-    return side;
+    size_t digits = strspn(scanner->at, "0123456789");
+    scanner->at += digits;
+    return digits > 4 ? 9999 : atoi(scanner->at - digits);
 }
 
 static enum conv_status parse_size(struct scanner *scanner, struct conv_filter *filter)
 {
-    const char *begin;
     skip_blanks(scanner);
-    begin = scanner->at;
+    const char *begin = scanner->at;
     filter->width = filter->height = parse_side(scanner);
     if (scanner->at > begin && (*scanner->at == 'x' || *scanner->at == 'X')) {
         scanner->at++;
@@ -368,18 +357,6 @@ static enum conv_status parse_size(struct scanner *scanner, struct conv_filter *
     return CONV_OK;
 }
 
-// ImageMagick's taps that are not part of the kernel.
-static bool is_hole(const struct token *token)
-{
-    static const char nan[] = "nan";
-    if (token->size == 1)
-        return *token->text == '-';
-    for (size_t i = 0; i < 3 && token->size == 3; i++)
-        if ((token->text[i] | 0x20) != nan[i])
-            return false;
-    return token->size == 3;
-}
-
 static enum conv_status parse_numbers(struct scanner *scanner, struct conv_filter *filter,
                                       int *count)
 {
@@ -392,11 +369,6 @@ static enum conv_status parse_numbers(struct scanner *scanner, struct conv_filte
             continue;
         }
         double value;
-        if (is_hole(&token))
-            return fail_at(scanner, token.text,
-                           "'%.*s' (no tap here) is not supported; write 0 for a tap that adds "
-                           "nothing",
-                           (int)token.size, token.text);
         if (memchr(token.text, '/', token.size))
             return fail_at(scanner, token.text,
                            "'%.*s' is a fraction; its denominator is given as the divisor",

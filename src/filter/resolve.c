@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "filter/filter.h"
+#include "filter/parametric.h"
 
 #define MAX_ELEMENT 4096 // a path, as long as Linux takes one
 #define MOST_OFFERED 3   // names in "did you mean"
@@ -21,10 +22,8 @@ static const struct conv_filter_family *nearest_family(const char *name)
     const char *near = name; // without its numbers
     if (strchr(name, ':'))
         near = conv_suggest_nearest(family, &families->name, sizeof *families, (size_t)count);
-    for (int i = 0; i < count; i++)
-        if (near && strcmp(families[i].name, near) == 0)
-            return &families[i];
-    return NULL;
+    int row = near ? conv_filter_find_family(families, count, near) : -1;
+    return row < 0 ? NULL : &families[row];
 }
 
 // `before` is the family of the parametric filter before this one, or NULL: the user may have meant
@@ -77,11 +76,6 @@ static enum conv_status load_row(struct conv_filter *filter, const struct conv_f
     return status;
 }
 
-static enum conv_status about_size(struct conv_err *err, int size, enum conv_status status)
-{
-    return conv_err_hint(err, CONV_HINT_SIZE, (uint64_t)size, status);
-}
-
 // Loads any other member of row's family that has the requested size.
 static enum conv_status load_relative(struct conv_filter *filter,
                                       const struct conv_filter_builtin *row, int size,
@@ -89,20 +83,19 @@ static enum conv_status load_relative(struct conv_filter *filter,
 {
     int count;
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
-    char sizes[64];
-    int used = snprintf(sizes, sizeof sizes, "%dx%d", filter->width, filter->height);
+    char sizes[64] = "";
+    conv_text_add(sizes, sizeof sizes, "", "%dx%d", filter->width, filter->height);
     for (int i = 0; i < count; i++) {
         if (strcmp(rows[i].family, row->family) != 0 || &rows[i] == row)
             continue;
         enum conv_status status = load_row(filter, &rows[i], err);
         if (status != CONV_OK || has_size(filter, size))
             return status;
-        if (used < (int)sizeof sizes)
-            used += snprintf(sizes + used, sizeof sizes - (size_t)used, ", %dx%d", filter->width,
-                             filter->height);
+        conv_text_add(sizes, sizeof sizes, ", ", "%dx%d", filter->width, filter->height);
     }
-    return about_size(err, size,
-                      conv_err_set(err, CONV_ERR_USAGE, "'%s' comes in %s only", row->name, sizes));
+    return conv_err_hint(
+        err, CONV_HINT_SIZE, (uint64_t)size,
+        conv_err_set(err, CONV_ERR_USAGE, "'%s' comes in %s only", row->name, sizes));
 }
 
 static enum conv_status load_builtin(struct conv_filter *filter, const char *name, int size,
@@ -120,9 +113,9 @@ static enum conv_status load_builtin(struct conv_filter *filter, const char *nam
     if (status != CONV_OK || has_size(filter, size))
         return status;
     if (strcmp(row->name, row->family) != 0) // the name itself says a size
-        return about_size(err, size,
-                          conv_err_set(err, CONV_ERR_USAGE, "'%s' is %dx%d; write '%s'", name,
-                                       filter->width, filter->height, row->family));
+        return conv_err_hint(err, CONV_HINT_SIZE, (uint64_t)size,
+                             conv_err_set(err, CONV_ERR_USAGE, "'%s' is %dx%d; write '%s'", name,
+                                          filter->width, filter->height, row->family));
     return load_relative(filter, row, size, err);
 }
 

@@ -61,7 +61,7 @@ def test_show_names_the_kernel_that_suits_the_filter(box):
 def test_list_and_show_as_json(box):
     rows = run("list", "--json").records()
     assert {row["name"] for row in rows if row["type"] == "filter"} == set(BUILTINS)
-    assert [row.get("usage", row["name"]) for row in rows] == [line.split()[0] for line in run("list").out.splitlines()]
+    assert [row.get("usage", row["name"]) for row in rows] == [line.split()[0] for line in run("list").out.splitlines() if line[0] != " "]
     row, = run("show", "gaussian", "--json", "--border=constant:7", "--bias=2").records()
     assert row["kernel"] == [[1, 2, 1], [2, 4, 2], [1, 2, 1]] and (row["divisor"], row["bias"]) == (16, 2)
     assert (row["border"], row["border_value"], row["exact"], row["flip"]) == ("constant", 7, True, False)

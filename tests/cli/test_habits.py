@@ -57,6 +57,7 @@ def test_help_shows_an_option():
     record, = run("help", "max-pixels", "--json").records()
     assert record["name"] == "max-pixels" and "conv" not in record
     assert "did you mean 'border'?" in run("help", "bordr", code=2).err
+    assert "conv --help has all of them, and the exit codes" in run("help", "exit-codes", code=2).err
     assert "Usage:\n  conv FILTER INPUT" in run("help", "filter").out  # it was the option --filter of conv bench
 
 
