@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What the kernels of large Gaussians of integers share (decimated.cu). Each lets the next one
-// start at once: its blocks write their tables while the last ones before end, and then wait for
+// start at once: its blocks ask for their tables while the last ones before end, and then wait for
 // cells.
 #pragma once
 

@@ -2,8 +2,7 @@
 // How blocks that reduce (decimated_reduce.cuh) load an image: a stage of rows after the other into
 // a ring in shared memory, by bulk copies where addresses and borders allow it, else by 16 bytes,
 // by words or sample by sample.
-#ifndef CONV_KERNELS_STENCIL_CUDA_DECIMATED_LOAD_CUH
-#define CONV_KERNELS_STENCIL_CUDA_DECIMATED_LOAD_CUH
+#pragma once
 
 #include "kernels/common/bulk.cuh"
 #include "kernels/stencil/cuda/decimated.cuh"
@@ -189,5 +188,3 @@ __device__ static inline void set_bulk(struct part *part, const struct conv_sten
     }
 #endif
 }
-
-#endif
