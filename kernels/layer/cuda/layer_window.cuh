@@ -31,6 +31,8 @@ struct window_launch {
     int block_planes, unit_columns, unit_rows, tiles_x, tiles_y;
     // Samples of a plane; channels in shared memory; floats from a plane to the next there.
     int in_rows, in_columns, pitch, chunk, plane_floats;
+    // Samples before the first window, so that rows are copied in pieces of four, or 0; of a piece.
+    int lead, piece;
     int lane_planes; // window_any: of planes, rows and columns, neighbouring threads have
     layer_divider by_inner, by_tiles, by_tiles_x, by_unit_columns, by_unit_rows, by_in_columns,
         by_in_rows, by_dilation, by_skew, by_lane_planes;
@@ -111,41 +113,43 @@ template <bool BY_GROUP> __device__ inline void window_fetch(const window_launch
         asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
 }
 
-// Copies `count` channels from `channel` on to shared memory.
-template <bool ONE>
+// Copies `count` channels from `channel` on to shared memory, N samples at a time.
+template <int N, bool ONE>
 __device__ inline void window_copy(const window_launch &p, const window_memory &memory, int left,
                                    int channel, int count)
 {
     const char *src = (const char *)p.src + channel * p.src_plane;
-    int channel_floats = p.in_rows * p.pitch;
-    int samples = p.block_planes * p.in_rows * p.in_columns;
-    // Several samples at a time, because finding one takes long.
+    int channel_floats = p.in_rows * p.pitch, across = p.in_columns / N;
+    int pieces = p.block_planes * p.in_rows * across;
+    // Several pieces at a time, because finding one takes long.
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < samples; i += (int)blockDim.x) {
-        int y = layer_divide(i, p.by_in_columns), x = i - y * p.in_columns;
+    for (int i = (int)threadIdx.x; i < pieces; i += (int)blockDim.x) {
+        int y = layer_divide(i, p.by_in_columns), x = (i - y * across) * N;
         window_line line = memory.lines[y];
         bool outside = line.at < 0 || (unsigned)(left + x) >= (unsigned)p.width;
         const char *from = src + line.at + (left + x) * 4;
         float *to = memory.samples + line.place + x + layer_divide(x, p.by_skew) * p.dilation_x;
-        if constexpr (ONE) {
-            layer_copy(to, (const float *)(const void *)from, outside);
-        } else {
 #pragma unroll 1
-            for (int c = 0; c < count; c++, from += p.src_plane, to += channel_floats)
+        for (int c = 0; c < (ONE ? 1 : count); c++, from += p.src_plane, to += channel_floats)
+            if (N == 4)
+                __pipeline_memcpy_async(to, from, 16, outside ? 16 : 0);
+            else
                 layer_copy(to, (const float *)(const void *)from, outside);
-        }
     }
 }
 
 // The same, and waits until they have arrived for all threads; the channels before have been read.
+template <bool PIECES>
 __device__ inline void window_load(const window_launch &p, const window_memory &memory, int left,
                                    int channel, int count)
 {
     __syncthreads(); // the lines are complete, and the samples before were read
-    if (count == 1)
-        window_copy<true>(p, memory, left, channel, 1);
+    if (PIECES && p.piece == 4)
+        window_copy<4, false>(p, memory, left, channel, count);
+    else if (count == 1)
+        window_copy<1, true>(p, memory, left, channel, 1);
     else
-        window_copy<false>(p, memory, left, channel, count);
+        window_copy<1, false>(p, memory, left, channel, count);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
@@ -248,7 +252,8 @@ __launch_bounds__(THREADS,
     int below = p.out_height - first_row - row; // rows of outputs
     int count = valid ? min(WINDOW_ROWS, (below + step_y - 1) / step_y) : 0;
     local = min(local, p.block_planes - 1); // threads without outputs read something
-    const float *in = memory.samples + local * p.plane_floats + row * S * p.pitch + column * S;
+    const float *in =
+        memory.samples + local * p.plane_floats + row * S * p.pitch + column * S + p.lead;
     window_index of = window_index_of<false>(p, plane);
     int64_t at = window_output(p, of, first_row + row, first_column + column);
     const float4 *weights = (const float4 *)(const void *)p.weights +
@@ -266,7 +271,8 @@ __launch_bounds__(THREADS,
         for (int channel = 0; channel < p.channels; channel += p.chunk) {
             int channels = min(p.chunk, p.channels - channel);
             if (step == 0 || p.chunk < p.channels)
-                window_load(p, memory, first_column * S - p.pad_left, channel, channels);
+                window_load<true>(p, memory, first_column * S - p.pad_left - p.lead, channel,
+                                  channels);
 #pragma unroll 1
             for (int c = 0; c < channels; c++, weights += p.quads)
                 window_add<K, S, MT>(sum, in + c * p.in_rows * p.pitch, p.pitch * step_y, step_x,
@@ -426,7 +432,7 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
         for (int channel = 0; channel < p.channels; channel += p.chunk) {
             int channels = min(p.chunk, p.channels - channel);
             if (step == 0 || p.chunk < p.channels)
-                window_load(p, memory, left + skipped * T * step_x, channel, channels);
+                window_load<false>(p, memory, left + skipped * T * step_x, channel, channels);
 #pragma unroll 1
             for (int c = 0; c < channels; c++, weights += p.quads * 4) {
                 const float *w = weights + u_first * row_taps + v_first;

@@ -154,6 +154,11 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
         int meets = shape->width + layer->pad_left + (side - skipped * WINDOW_COLUMNS) * step_x;
         c->in_columns = at_most(c->in_columns, meets);
     }
+    // Pieces of four samples lie in a row or in the padding.
+    c->piece =
+        s->kernel && shape->width % 4 == 0 && c->unit_columns * layer->stride_x % 4 == 0 ? 4 : 1;
+    c->lead = c->piece == 4 ? -layer->pad_left & 3 : 0;
+    c->in_columns = ceil_div(c->in_columns + c->lead, c->piece) * c->piece;
     int skew = s->kernel ? 0 : c->in_columns / (WINDOW_COLUMNS * step_x) * step_x;
     c->pitch = s->kernel ? c->in_columns : (c->in_columns + skew) | 1; // lanes are rows
     int64_t channel;                                                   // bytes of samples
@@ -508,7 +513,9 @@ static enum conv_status run_window(const struct conv_layer_plan *plan,
     p.by_tiles_x = layer_divider_of(p.tiles_x);
     p.by_unit_columns = layer_divider_of(p.unit_columns);
     p.by_unit_rows = layer_divider_of(p.unit_rows);
-    p.by_in_columns = layer_divider_of(p.in_columns);
+    if ((p.src_row | p.src_plane | p.src_image) % 16)
+        p.piece = 1;
+    p.by_in_columns = layer_divider_of(p.in_columns / p.piece);
     p.by_in_rows = layer_divider_of(p.in_rows);
     p.by_dilation = layer_divider_of(s->kernel ? p.dilation_y : p.dilation_x);
     p.by_skew = layer_divider_of(s->kernel ? INT32_MAX / 2 : WINDOW_COLUMNS * p.dilation_x);
