@@ -77,14 +77,11 @@ static float random_number(uint64_t *random, enum check_numbers numbers, int int
         return ldexpf(random_mantissa(random), (int)random_below(random, 81) - 40);
     case CHECK_TINY:
         return ldexpf(random_mantissa(random), -64 - (int)random_below(random, 12));
-    case CHECK_SPECIAL:
-        if (random_below(random, (unsigned)rare) == 0)
-            return random_special(random);
-        break;
     case CHECK_ZEROS:
         return -0.0f;
-    case CHECK_MODERATE:
-        break;
+    default:
+        if (numbers == CHECK_SPECIAL && random_below(random, (unsigned)rare) == 0)
+            return random_special(random);
     }
     return ldexpf(random_mantissa(random), -1 - (int)random_below(random, 12));
 }
@@ -153,13 +150,13 @@ static void random_padding(struct conv_layer *layer, uint64_t *random)
     layer->border = (enum conv_border)random_below(random, CONV_BORDER_CONSTANT + 1);
 }
 
-static void random_wide_padding(struct conv_layer *layer, uint64_t *random)
+// As many outputs as samples, with zeros around these.
+static void pad_half(struct conv_layer *layer, int side)
 {
-    layer->kernel_height = layer->kernel_width = PICK(random, 9, 15, 31);
+    layer->kernel_height = layer->kernel_width = side;
     layer->pad_top = layer->pad_bottom = conv_layer_reach_y(layer) / 2;
     layer->pad_left = layer->pad_right = conv_layer_reach_x(layer) / 2;
     layer->border = CONV_BORDER_CONSTANT;
-    layer->activation = CONV_ACTIVATION_NONE;
 }
 
 static int64_t count_taps(const struct check_case *c)
@@ -208,9 +205,13 @@ static void random_shape(struct check_case *c, uint64_t *random)
     }
     if (random_below(random, 12) == 0) { // rows that one thread of cuda_layer_bulk computes
         layer->kernel_height = layer->kernel_width = 5;
-        layer->stride_y = layer->stride_x = layer->dilation_y = layer->dilation_x = 1;
         rows = PICK(random, 16, 17, 24, 29);
-        columns = PICK(random, 26, 27, 28, 29);
+        columns = PICK(random, 17, 26, 27, 28, 29, 33);
+    }
+    if (random_below(random, 8) == 0) { // small planes of depthwise layers
+        rows = columns = PICK(random, 7, 14);
+        layer->groups = layer->maps = layer->channels;
+        pad_half(layer, PICK(random, 3, 5, 7, 9));
     }
     for (;;) {
         c->shape.height = extent(rows, layer->stride_y, conv_layer_reach_y(layer),
@@ -332,7 +333,7 @@ void check_case_init(struct check_case *c, uint64_t seed, int64_t taps)
     random_layer(&c->layer, &random);
     random_padding(&c->layer, &random);
     if (c->numbers == CHECK_ZEROS)
-        random_wide_padding(&c->layer, &random);
+        pad_half(&c->layer, PICK(&random, 9, 15, 31));
     if (c->numbers == CHECK_INTEGERS) // the quotient is none
         c->layer.input_divisor = 1;
     if (c->numbers == CHECK_WIDE || c->numbers == CHECK_TINY) // float16 has no such range

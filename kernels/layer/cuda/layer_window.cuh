@@ -189,16 +189,6 @@ __device__ inline window_memory window_memory_of(const window_launch &p, float4 
     return memory;
 }
 
-template <int FLOATS>
-__device__ inline void window_weights(float (&w)[FLOATS], const float4 *weights)
-{
-#pragma unroll
-    for (int i = 0; i < FLOATS; i += 4) {
-        float4 quad = __ldg(weights + i / 4);
-        w[i] = quad.x, w[i + 1] = quad.y, w[i + 2] = quad.z, w[i + 3] = quad.w;
-    }
-}
-
 // Adds a channel, whose samples begin at `in`. Rows from top to bottom: each is the sample of
 // another kernel row to each output.
 template <int K, int S, int MT>
@@ -206,7 +196,7 @@ __device__ inline void window_add(float (&sum)[MT][1][WINDOW_ROWS], const float 
                                   int step, const float4 *weights)
 {
     float w[(K * K * MT + 3) / 4 * 4];
-    window_weights(w, weights);
+    layer_read<(K * K * MT + 3) / 4 * 4, 4>(w, (const float *)(const void *)weights);
 #pragma unroll
     for (int r = 0; r < (WINDOW_ROWS - 1) * S + K; r++, in += pitch) {
         float x[K];
@@ -352,8 +342,7 @@ __device__ inline bool window_finite(const window_launch &p, int plane, int step
     for (; group <= last; group++)
         for (int i = (int)threadIdx.x; i < quads; i += (int)blockDim.x) {
             float w[4];
-            window_weights(w, (const float4 *)(const void *)p.weights +
-                                  ((int64_t)group * p.steps + step) * quads + i);
+            layer_read<4, 4>(w, p.weights + (((int64_t)group * p.steps + step) * quads + i) * 4);
             zero += (w[0] + w[1]) * 0 + (w[2] + w[3]) * 0;
         }
     return !__syncthreads_or(zero != 0);
@@ -437,7 +426,7 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
             for (int c = 0; c < channels; c++, weights += p.quads * 4) {
                 const float *w = weights + u_first * row_taps + v_first;
                 float ahead[T];
-                window_weights(ahead, (const float4 *)(const void *)w);
+                layer_read<T, 4>(ahead, w);
                 int line_row = y - top + u_first * step_y;
                 const float *line = in + (c * p.in_rows + line_row) * p.pitch;
 #pragma unroll 1
@@ -456,14 +445,14 @@ static __global__ __launch_bounds__(WINDOW_ANY_THREADS,
                         for (int k = 0; k < T; k++)
                             factor[k] = ahead[k];
                         w += v + T < v_end ? T : jump;
-                        window_weights(ahead, (const float4 *)(const void *)w);
+                        layer_read<T, 4>(ahead, w);
                         window_add_taps<S, true>(sum, x, next, step_x, factor, T);
                         next += window_place(T) * step_x;
                     }
                     if (v < v_end) {
                         window_add_taps<S, false>(sum, x, next, step_x, ahead, v_end - v);
                         w += jump;
-                        window_weights(ahead, (const float4 *)(const void *)w);
+                        layer_read<T, 4>(ahead, w);
                     }
                 }
             }

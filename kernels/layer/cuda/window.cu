@@ -2,7 +2,7 @@
 // cuda_layer_window: the choice of an instance of layer_window.cuh for a layer, and its launch.
 #include <stdio.h>
 
-#include "kernels/layer/cuda/depthwise.cuh"
+#include "kernels/layer/cuda/depthwise_planes.cuh"
 
 #define MOST_COLUMNS 128       // of a tile
 #define MOST_ALL (60 << 10)    // bytes of all channels of a tile, with which three blocks fit
@@ -63,12 +63,33 @@ static const struct depthwise_shape depthwise_shapes[] = {
     depthwise_of<3, 2, 2, 48>(), depthwise_of<5, 1, 7, 28>(), depthwise_of<5, 1, 2, 36>(),
     depthwise_of<5, 2, 7, 24>(), depthwise_of<5, 2, 2, 28>(), depthwise_of<7, 1, 7, 16>(),
     depthwise_of<7, 1, 4, 16>(), depthwise_of<7, 1, 2, 36>(), depthwise_of<7, 2, 7, 24>(),
-    depthwise_of<7, 2, 2, 28>(),
+    depthwise_of<7, 2, 2, 28>(), depthwise_of<9, 1, 4, 12>(),
+};
+
+// Instances for small planes.
+struct planes_shape {
+    int kernel, stride, side, planes, threads; // of planes; of a block
+    void (*function)(depthwise_launch);
+};
+
+template <int K, int S, int N, int C, int PLANES, int BLOCKS> static planes_shape planes_of()
+{
+    typedef planes_config<K, S, N, C> config;
+    return {K, S, N, PLANES, PLANES * config::UNITS, depthwise_planes<config, PLANES, BLOCKS>};
+}
+
+static const struct planes_shape planes_shapes[] = {
+    planes_of<3, 1, 7, 7, 64, 12>(),  planes_of<5, 1, 7, 7, 64, 10>(),
+    planes_of<7, 1, 7, 7, 64, 8>(),   planes_of<3, 2, 14, 7, 32, 20>(),
+    planes_of<5, 2, 14, 7, 32, 16>(), planes_of<7, 2, 14, 7, 32, 14>(),
+    planes_of<3, 1, 14, 2, 16, 8>(),  planes_of<5, 1, 14, 2, 8, 12>(),
+    planes_of<7, 1, 14, 2, 8, 8>(),
 };
 
 // The constants of a plan: launches without what depends on the batch.
 struct window_plan {
     int depthwise; // the index of an instance plus 1; or 0, and
+    int planes;    // the same of one for small planes
     int shape;
     int threads, bytes, blocks; // blocks: of a multiprocessor
     union {
@@ -111,6 +132,14 @@ static int at_least(int a, int least)
 static int at_most(int a, int most)
 {
     return a < most ? a : most;
+}
+
+// Weights of a kernel row.
+static int row_taps(const struct conv_layer *layer, const struct window_plan *c)
+{
+    return c->depthwise || shapes[c->shape].kernel
+               ? layer->kernel_width
+               : ceil_div(layer->kernel_width, WINDOW_COLUMNS) * WINDOW_COLUMNS;
 }
 
 // The tile of a block: one thread for each unit. Units of taps that are apart come in as many as
@@ -295,6 +324,28 @@ static void choose_block(const struct conv_layer *layer, const struct conv_layer
         }
 }
 
+// Fewer planes are a few warps with much to do each: 768 of 7 x 7, 7x7, one image, H200: 0.0077
+// instead of 0.0060 ms. The emulated device has few processors.
+#ifndef LEAST_PLANES
+#define LEAST_PLANES (PROCESSORS * 64)
+#endif
+
+// The instance for planes of this size plus 1, or 0.
+static int choose_planes(const struct conv_layer *layer, const struct conv_layer_shape *shape)
+{
+    int side = shape->height, pad = layer->kernel_height / 2, stride = layer->stride_x;
+    int most = (int)(sizeof planes_shapes / sizeof planes_shapes[0]);
+    if (side != shape->width || layer->pad_top != pad || layer->pad_left != pad ||
+        conv_layer_out_height(layer, side) != ceil_div(side, stride) ||
+        conv_layer_out_width(layer, side) != ceil_div(side, stride) ||
+        (shape->images > 0 && shape->images * layer->channels < LEAST_PLANES))
+        return 0;
+    for (const struct planes_shape *s = planes_shapes; s < planes_shapes + most; s++)
+        if (s->kernel == layer->kernel_height && s->stride == stride && s->side == side)
+            return (int)(s - planes_shapes) + 1;
+    return 0;
+}
+
 static bool choose_depthwise(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                              struct window_plan *c)
 {
@@ -320,6 +371,7 @@ static bool choose_depthwise(const struct conv_layer *layer, const struct conv_l
             choose_block(layer, shape, tried, c, &best);
     }
     // An image's tiles are numbered by ints.
+    c->planes = choose_planes(layer, shape);
     return best > 0 && p->tiles <= INT32_MAX / 4 / layer->groups;
 }
 
@@ -329,12 +381,18 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     const struct conv_layer *layer = &plan->layer;
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
     const struct depthwise_shape *s = depthwise_in(c);
-    void (*function)(depthwise_launch) = s->function;
+    int64_t row = plan->shape.width * (int64_t)sizeof(float);
+    bool adjacent = batch->src_row == row && batch->src_plane == row * plan->shape.height &&
+                    batch->src_image == batch->src_plane * layer->channels;
+    const struct planes_shape *small = c->planes && adjacent ? &planes_shapes[c->planes - 1] : NULL;
+    void (*function)(depthwise_launch) = small ? small->function : s->function;
+    int threads = small ? small->threads : c->threads;
+    size_t bytes = small ? 0 : (size_t)c->bytes;
     struct depthwise_launch p = c->tile;
     int device, processors;
     if (cudaGetDevice(&device) ||
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) ||
-        (c->bytes > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function)))
+        (bytes > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)function)))
         return CONV_ERR_DEVICE;
     layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed;
@@ -377,22 +435,17 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
         p.by_part_tiles = layer_divider_of(p.part_tiles);
         p.count = p.part_tiles * (even ? 1 : (int)images);
         int blocks = p.count < processors * c->blocks ? p.count : processors * c->blocks;
-        function<<<(unsigned)blocks, c->threads, (size_t)c->bytes, (cudaStream_t)batch->stream>>>(
-            p);
+        if (small) {
+            p.count = (int)images * p.channels;
+            blocks = ceil_div(p.count, small->planes);
+        }
+        function<<<(unsigned)blocks, threads, bytes, (cudaStream_t)batch->stream>>>(p);
         status = layer_launch_status();
     }
     return status;
 }
 
 // -------------------------------------------------------------------------------------------------
-
-// Weights of a kernel row.
-static int row_taps(const struct conv_layer *layer, const struct window_plan *c)
-{
-    return c->depthwise || shapes[c->shape].kernel
-               ? layer->kernel_width
-               : ceil_div(layer->kernel_width, WINDOW_COLUMNS) * WINDOW_COLUMNS;
-}
 
 static bool plan_window(struct conv_layer_plan *plan)
 {
