@@ -33,6 +33,7 @@ struct window_launch {
     int in_rows, in_columns, pitch, chunk, plane_floats;
     // Samples before the first window, so that rows are copied in pieces of four, or 0; of a piece.
     int lead, piece;
+    int staged; // quads of weights of a group that are copied to shared memory with samples, or 0
     int lane_planes; // window_any: of planes, rows and columns, neighbouring threads have
     layer_divider by_inner, by_tiles, by_tiles_x, by_unit_columns, by_unit_rows, by_in_columns,
         by_in_rows, by_dilation, by_skew, by_lane_planes;
@@ -48,6 +49,7 @@ struct window_line {
 
 struct window_memory {
     window_line *lines; // [block_planes][in_rows]
+    float4 *weights;    // [block_planes][staged]
     float *samples;     // [block_planes][chunk][in_rows][pitch]
 };
 
@@ -111,6 +113,19 @@ template <bool BY_GROUP> __device__ inline void window_fetch(const window_launch
 #pragma unroll 1
     for (int64_t i = (int)threadIdx.x * 128; i < groups * bytes; i += (int)blockDim.x * 128)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i));
+}
+
+// Starts copying the weights of a block's planes, which arrive with the first samples.
+__device__ inline void window_stage(const window_launch &p, const window_memory &memory, int plane)
+{
+    const float4 *from = (const float4 *)(const void *)p.weights;
+#pragma unroll 1
+    for (int n = 0; n < min(p.block_planes, p.planes - plane); n++) {
+        int64_t first = (int64_t)window_index_of<false>(p, plane + n).group * p.staged;
+#pragma unroll 1
+        for (int i = (int)threadIdx.x; i < p.staged; i += (int)blockDim.x)
+            __pipeline_memcpy_async(memory.weights + n * p.staged + i, from + first + i, 16);
+    }
 }
 
 // Copies `count` channels from `channel` on to shared memory, N samples at a time.
@@ -185,7 +200,8 @@ __device__ inline window_memory window_memory_of(const window_launch &p, float4 
 {
     window_memory memory;
     memory.lines = (window_line *)(void *)shared;
-    memory.samples = (float *)(void *)(memory.lines + p.block_planes * p.in_rows);
+    memory.weights = (float4 *)(void *)(memory.lines + p.block_planes * p.in_rows);
+    memory.samples = (float *)(void *)(memory.weights + p.block_planes * p.staged);
     return memory;
 }
 
@@ -228,7 +244,10 @@ __launch_bounds__(THREADS,
     window_block block = window_find(p);
     int first_row = block.row * p.unit_rows * WINDOW_ROWS;
     int first_column = block.column * p.unit_columns;
-    window_fetch<false>(p, block.plane);
+    if (p.staged > 0)
+        window_stage(p, memory, block.plane);
+    else
+        window_fetch<false>(p, block.plane);
     window_fill_lines<false>(p, memory, block.plane, first_row * S - p.pad_top);
 
     int rest = layer_divide((int)threadIdx.x, p.by_unit_columns);
@@ -246,8 +265,9 @@ __launch_bounds__(THREADS,
         memory.samples + local * p.plane_floats + row * S * p.pitch + column * S + p.lead;
     window_index of = window_index_of<false>(p, plane);
     int64_t at = window_output(p, of, first_row + row, first_column + column);
-    const float4 *weights = (const float4 *)(const void *)p.weights +
-                            (int64_t)of.group * p.steps * p.channels * p.quads;
+    const float4 *weights = p.staged > 0 ? memory.weights + local * p.staged
+                                         : (const float4 *)(const void *)p.weights +
+                                               (int64_t)of.group * p.steps * p.channels * p.quads;
     const float *bias = p.bias + (int64_t)of.group * p.steps * MT;
 #pragma unroll 1
     for (int step = 0; step < p.steps; step++) {

@@ -7,6 +7,7 @@
 #define MOST_COLUMNS 128       // of a tile
 #define MOST_ALL (60 << 10)    // bytes of all channels of a tile, with which three blocks fit
 #define MOST_CHUNK (36 << 10)  // of some of them
+#define MOST_STAGED (8 << 10)  // of weights
 #define MOST_SHARED (64 << 10) // that a block can have with compute capability 7.5
 
 struct window_shape {
@@ -214,7 +215,12 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
                    floats) &
                   31;
     int64_t lines = c->in_rows * (int)sizeof(window_line);
-    int64_t bytes = c->block_planes * (floats * 4 + lines) + (s->kernel ? 0 : c->pitch * 4);
+    c->steps = ceil_div(layer->maps / layer->groups, s->maps);
+    c->quads = ceil_div(layer->kernel_height * row_taps(layer, plan) * s->maps, 4);
+    int64_t staged = s->kernel ? (int64_t)c->steps * channels * c->quads : 0;
+    c->staged = staged * c->block_planes * 16 <= MOST_STAGED ? (int)staged : 0;
+    int64_t bytes =
+        c->block_planes * (floats * 4 + lines + c->staged * 16) + (s->kernel ? 0 : c->pitch * 4);
     c->plane_floats = (int)floats;
     plan->bytes = (int)bytes;
     // An image's tiles are numbered by ints.
@@ -471,10 +477,8 @@ static bool plan_window(struct conv_layer_plan *plan)
     c->shape = choose_shape(layer);
     if (c->shape < 0 || !choose_tile(layer, shape, c))
         return false;
-    int taps = layer->kernel_height * row_taps(layer, c), maps = shapes[c->shape].maps;
+    int maps = shapes[c->shape].maps;
     struct window_launch *p = &c->window;
-    p->steps = ceil_div(layer->maps / layer->groups, maps);
-    p->quads = ceil_div(taps * maps, 4);
     size_t steps = (size_t)layer->groups * (size_t)p->steps;
     size_t channels = (size_t)(layer->channels / layer->groups);
     plan->packed_bytes = steps * (channels * (size_t)p->quads * 4 + (size_t)maps) * sizeof(float);
