@@ -11,70 +11,38 @@
 #define MOST_UNITS (1 << 30) // of a block
 
 struct bulk_shape {
-    int kernel_width, rows, columns, maps, vector, threads;
-    int most_turns;    // most units that a thread may compute
-    int most_channels; // most channels for which it was measured
-    int least_taps;    // of an output, from which on it is fastest
-    float suited;      // it is fastest if at least this share of its multiply-adds is needed
+    int kernel_width, columns, maps, vector, threads;
+    float suited; // it is fastest if at least this share of its multiply-adds is needed
     int score;
     float cost; // of a multiply-add relative to the first instance, measured
-    float load; // cycles of a multiprocessor per copied byte that are not hidden, measured
     void (*kernel)(bulk_launch);
 };
 
-template <int K, int R, int T, int MT, int VX, bool BACK, int THREADS>
-static bulk_shape rows(int most_turns, int most_channels, float suited, int score, float cost,
-                       float load)
-{
-    return {K,
-            R,
-            T,
-            MT,
-            VX,
-            THREADS,
-            most_turns,
-            most_channels,
-            K % 2 ? 64 : 32, // `uniform` has no even kernels
-            suited,
-            score,
-            cost,
-            load,
-            bulk_rows<K, R, T, MT, VX, BACK, THREADS>};
-}
-
-#define ANY INT32_MAX
-
-// The figures compare the second and later instances with what was chosen before them: ms, H100,
-// 2026-11-25.
 static const struct bulk_shape shapes[] = {
-    // Kernel width, rows, columns, maps, vector, BACK of bulk_step(), threads.
-    rows<5, 1, 29, 3, 1, false, 384>(ANY, ANY, 0.8f, 89, 1, 0),
-    // 12→24, 33², 100 images: 0.042 instead of 0.056, since smaller tiles occupy all
-    // multiprocessors.
-    rows<5, 1, 15, 3, 1, false, 384>(1, ANY, 0.85f, 87, 1.07f, 0),
-    // 3→64, 224², 100 images: 1.744 instead of 1.909; 3→32, 64², 1,000 images: 0.679 instead of
-    // 0.864. The copies count (`load`) because neighbouring strips overlap: on an H200, tiles of 28
-    // columns x 2 maps took 2.10, 1.96, 1.90 and 1.91 ms in strips of 1, 2, 4 and 10 rows.
-    rows<7, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
-    rows<4, 2, 14, 4, 2, false, 384>(ANY, ANY, 0.7f, 87, 1, 0),
-    rows<6, 1, 20, 4, 4, true, 512>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
-    rows<8, 1, 20, 4, 4, true, 384>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
-    rows<9, 1, 20, 4, 4, true, 384>(ANY, 4, 0.75f, 89, 1.1f, 0.21f),
+    {5, 29, 3, 1, 384, 0.8f, 89, 1, bulk_rows<5, 29, 3, 1, false, 384>},
+    {5, 15, 3, 1, 384, 0.85f, 87, 1.07f, bulk_rows<5, 15, 3, 1, false, 384>},
+    // 12→24, 33², `same`, 1,000 images: 0.372 and 0.384, cuda_layer_few 0.483; 17², 16 channels:
+    // the latter 0.146, cuda_layer_few 0.206 (H200).
+    {5, 11, 8, 1, 384, 0.6f, 87, 1.15f, bulk_rows<5, 11, 8, 1, false, 384>},
+    {5, 17, 4, 1, 512, 0.6f, 87, 1.08f, bulk_rows<5, 17, 4, 1, true, 512>},
+    {7, 20, 4, 4, 512, 0.75f, 89, 1.1f, bulk_rows<7, 20, 4, 4, true, 512>},
+    {9, 20, 4, 4, 384, 0.75f, 89, 1.1f, bulk_rows<9, 20, 4, 4, true, 384>},
 };
+
+// Those of vectors were measured with few channels. Cycles of a multiprocessor that a copied byte
+// takes and nothing hides, since neighbouring strips overlap: on an H200, 3→64 on 224², 7×7, took
+// 2.10, 1.96, 1.90 and 1.91 ms in strips of 1, 2, 4 and 10 rows.
+#define MOST_VECTOR_CHANNELS 4
+#define VECTOR_LOAD 0.21f
 
 // Values derived from a layer; a plan's constants.
 struct bulk_config {
     int shape, tiles, groups, strips, strip_rows, slots;
+    int pad, copy_rows;
     int plane_floats, slot_floats, weight_floats, shared_bytes;
     float cost;   // cycles of a multiprocessor
     float useful; // share of the multiply-adds that are needed
-    bool few;     // no thread computes more than most_turns units
 };
-
-static int layer_taps(const struct conv_layer *layer)
-{
-    return layer->channels * layer->kernel_height * layer->kernel_width;
-}
 
 // Floats of the biases and weights of a group of maps.
 static int group_floats(const struct conv_layer *layer, const struct bulk_shape *s)
@@ -84,9 +52,9 @@ static int group_floats(const struct conv_layer *layer, const struct bulk_shape 
 }
 
 // Units of one item for one group of maps.
-static int group_units(const struct bulk_shape *s, const struct bulk_config *c)
+static int group_units(const struct bulk_config *c)
 {
-    return ceil_div(c->strip_rows, s->rows) * c->tiles;
+    return c->strip_rows * c->tiles;
 }
 
 // True if every image begins at a multiple of 16 bytes when images follow each other without gaps.
@@ -100,7 +68,9 @@ static bool fill_config(const struct conv_layer *layer, const struct bulk_shape 
                         const struct conv_layer_shape *shape, struct bulk_config *c)
 {
     int64_t room = SHARED;
-    int64_t plane = (int64_t)(c->strip_rows + layer->kernel_height - 1) * shape->width;
+    int rows = c->strip_rows + layer->kernel_height - 1;
+    c->copy_rows = rows < shape->height ? rows : shape->height; // the rest is padding
+    int64_t plane = (int64_t)c->copy_rows * shape->width;
     int64_t weights = ceil_div64((int64_t)c->groups * group_floats(layer, s), 4) * 4;
     if (plane * layer->channels * 4 > room || weights * 4 > room)
         return false;
@@ -109,21 +79,24 @@ static bool fill_config(const struct conv_layer *layer, const struct bulk_shape 
     // not store.
     c->plane_floats = c->strips == 1 ? (int)plane : ceil_div((int)plane + 3, 4) * 4;
     int window = ceil_div(s->columns + layer->kernel_width - 1, s->vector) * s->vector;
-    int beyond = (c->tiles - 1) * s->columns + window - shape->width;
-    int samples = layer->channels * c->plane_floats + (beyond > 0 ? beyond : 0);
+    int beyond = c->pad > 0 ? c->pad : (c->tiles - 1) * s->columns + window - shape->width;
+    int samples = (c->pad > 0 ? BULK_MARGIN : 0) + layer->channels * c->plane_floats +
+                  (beyond > 0 ? beyond : 0);
     c->slot_floats = ceil_div(samples + (always_aligned(c, layer) ? 0 : 3), 4) * 4;
     c->weight_floats = (int)weights;
-    int64_t rest = room - weights * 4 - (int64_t)s->threads * s->columns * 4 - BULK_BARRIER_BYTES;
+    int64_t rest = room - weights * 4 -
+                   (int64_t)(s->threads / 32 * bulk_buffer(s->columns, s->vector) * 4) -
+                   (c->pad > 0 ? BULK_ZEROS * 4 : 0) - BULK_BARRIER_BYTES;
     int64_t slots = rest < 0 ? 0 : rest / (c->slot_floats * 4);
     c->slots = (int)(slots < BULK_MOST_SLOTS ? slots : BULK_MOST_SLOTS);
     // A warp counts outputs from its first one in 32 bits.
-    int64_t item_units = (int64_t)c->groups * group_units(s, c);
+    int64_t item_units = (int64_t)c->groups * group_units(c);
     int64_t images = (31 / item_units + 2) * MOST_PROCESSORS / c->strips + 1;
     if (images * layer->maps * conv_layer_out_height(layer, shape->height) >
         INT32_MAX / conv_layer_out_width(layer, shape->width))
         return false;
     // With fewer slots than a warp computes at a time, it would wait for ever.
-    if (c->slots < ceil_div(31, c->groups * group_units(s, c)) + 1)
+    if (c->slots < ceil_div(31, c->groups * group_units(c)) + 1)
         return false;
     c->shared_bytes = (int)(room - rest) + c->slots * c->slot_floats * 4;
     return true;
@@ -142,24 +115,25 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
     float unit = (float)(layer->channels * layer->kernel_height) * step +
                  (float)(s->maps * (s->columns * 2 + 40) + 300);
     int64_t items = ceil_div64(images * c->strips, PROCESSORS);
-    int64_t batches = ceil_div64(items * c->groups * group_units(s, c), 32);
+    int64_t batches = ceil_div64(items * c->groups * group_units(c), 32);
     // The last warps have schedulers to themselves, but do not keep them busy.
     int64_t warps = s->threads / 32, rest = batches % warps;
-    c->few = batches <= warps * s->most_turns;
     float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);
     // Warps wait if there are fewer slots than items that they compute at a time (12 to 24 at
     // 33 x 33: 3.6 instead of 2.5 ms).
-    int least = ceil_div(s->threads, c->groups * group_units(s, c)) + 1;
+    int least = ceil_div(s->threads, c->groups * group_units(c)) + 1;
     turns *= c->slots < least ? 1.45f : 1;
     float bytes = (float)c->slot_floats * 4;
-    c->cost = turns * unit + bytes / 16 + (float)items * bytes * s->load; // 16: of the first item
+    c->cost = turns * unit + bytes / 16 +
+              (float)items * bytes * (s->vector > 1 ? VECTOR_LOAD : 0); // 16: of the first item
     c->useful = (float)out_width / (float)(c->tiles * s->columns) * (float)layer->maps /
                 (float)(c->groups * s->maps) * (float)out_height /
                 (float)(c->strips * c->strip_rows) * (float)batches / (4 * turns) / s->cost;
 }
 
+// `same`: with zeros around the input.
 static bool configure(const struct conv_layer *layer, const struct conv_layer_shape *shape,
-                      struct bulk_config *best)
+                      bool same, struct bulk_config *best)
 {
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
@@ -169,23 +143,24 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         const struct bulk_shape *s = &shapes[i];
         if (s->kernel_width != layer->kernel_width || s->maps > layer->maps ||
-            s->rows > layer->kernel_height || out_height < s->rows || shape->width % s->vector ||
-            (s->vector > 1 && (int64_t)shape->height * shape->width % s->vector))
+            shape->width % s->vector ||
+            (s->vector > 1 && (same || (int64_t)shape->height * shape->width % s->vector)) ||
+            (same && out_width < s->columns))
             continue;
         struct bulk_config c = {};
         c.shape = (int)i;
+        c.pad = same ? layer->pad_top : 0;
         c.tiles = ceil_div(out_width, s->columns);
         c.groups = ceil_div(layer->maps, s->maps);
         int previous = 0;
         for (int strips = 1; strips <= out_height; strips++) {
             c.strip_rows = ceil_div(out_height, strips);
             c.strips = ceil_div(out_height, c.strip_rows);
-            if (c.strip_rows == previous || c.strip_rows < s->rows ||
-                !fill_config(layer, s, shape, &c))
+            if (c.strip_rows == previous || !fill_config(layer, s, shape, &c))
                 continue;
             previous = c.strip_rows;
             fill_cost(layer, s, shape, &c);
-            if (c.few && (!found || c.cost < best->cost)) {
+            if (!found || c.cost < best->cost) {
                 *best = c;
                 found = true;
             }
@@ -197,7 +172,11 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
 static bool plan_bulk(struct conv_layer_plan *plan)
 {
     struct bulk_config *c = layer_constants<struct bulk_config>(plan);
-    if (!configure(&plan->layer, &plan->shape, c))
+    const struct conv_layer *layer = &plan->layer;
+    bool same = layer_is_same(layer) && configure(layer, &plan->shape, true, c);
+    if (!same && (layer_is_padded(layer) || layer->input != CONV_ELEMENT_F32))
+        conv_layer_plan_pad(plan);
+    if (!same && !configure(layer, &plan->shape, false, c))
         return false;
     plan->packed_bytes = (size_t)c->weight_floats * sizeof(float);
     return true;
@@ -218,13 +197,16 @@ static int score_bulk(const struct conv_layer_plan *plan)
     // instead of 0.053 (H100).
     int64_t units = shape->images * out_height * ceil_div(out_width, 8) * ceil_div(layer->maps, 8);
     bool small = shape->images > 0 && units < PROCESSORS * 160;
-    bool suits = c->useful >= (small ? 0.3f : s->suited) && layer->channels <= s->most_channels &&
-                 layer_taps(layer) >= s->least_taps;
+    bool suits = c->useful >= (small ? 0.3f : s->suited) && conv_layer_taps(layer) >= 64 &&
+                 (s->vector == 1 || layer->channels <= MOST_VECTOR_CHANNELS);
     // 16→16, 32², 3×3 with padding, 64 images: 0.043, cuda_layer_gemm 0.023; 12→24, 33², 5×5 with
     // padding, 16 images: 0.034 and 0.022; 1→276, 49×40, 10×4: 0.099 and 0.081 (H200).
     if ((plan->pads && (small || layer->maps < 2 * layer->channels)) ||
         layer->kernel_height != layer->kernel_width)
         suits = false;
+    // cuda_layer_few reads rows of multiples of four in vectors.
+    if (c->pad > 0)
+        return suits && !small && out_width % 4 != 0 && layer->maps <= 48 ? 102 : 45;
     // 3→12, 33²: 0.059 instead of 0.071 from `uniform`, which is slower with rows of other lengths.
     return suits ? s->score + (s->columns == 29 && out_width % 4 != 0) : 45;
 }
@@ -234,7 +216,7 @@ static void pack_bulk(const struct conv_layer_plan *plan)
     const struct conv_layer *layer = &plan->layer;
     const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
     const struct bulk_shape *s = &shapes[c->shape];
-    int maps = s->maps, width = layer->kernel_width, taps = layer_taps(layer);
+    int maps = s->maps, width = layer->kernel_width, taps = (int)conv_layer_taps(layer);
     float *to = (float *)plan->packed;
     for (int g = 0; g < c->groups; g++, to += group_floats(layer, s))
         for (int m = 0; m < maps; m++) {
@@ -251,7 +233,7 @@ static void pack_bulk(const struct conv_layer_plan *plan)
 static void choose_copies(const struct conv_layer *layer, const struct conv_layer_batch *batch,
                           const struct bulk_config *c, struct bulk_launch *p)
 {
-    int64_t row = (int64_t)p->pitch * 4, plane = row * (p->strip_rows + p->kernel_height - 1);
+    int64_t row = (int64_t)p->width * 4, plane = row * p->copy_rows;
     bool apart = batch->src_row != row ||
                  (batch->src_plane | batch->src_image) % (shapes[c->shape].vector * 4) != 0;
     p->plane_step = 0;
@@ -273,20 +255,15 @@ static void fill_launch(const struct conv_layer_plan *plan, const struct conv_la
 {
     const struct conv_layer *layer = &plan->layer;
     const struct bulk_config *c = layer_constants<struct bulk_config>(plan);
+    layer_set_sizes(p, plan, batch);
     p->weights = (const float *)plan->d_packed;
-    p->src_row = batch->src_row;
-    p->src_plane = batch->src_plane;
-    p->src_image = batch->src_image;
-    p->out_height = conv_layer_out_height(layer, plan->shape.height);
-    p->out_width = conv_layer_out_width(layer, plan->shape.width);
-    p->channels = layer->channels;
-    p->maps = layer->maps;
-    p->kernel_height = layer->kernel_height;
-    p->pitch = plan->shape.width;
+    p->pad = c->pad;
+    p->margin = c->pad > 0 ? BULK_MARGIN : 0;
+    p->copy_rows = c->copy_rows;
     p->strips = c->strips;
     p->strip_rows = c->strip_rows;
     p->tiles = c->tiles;
-    p->group_units = group_units(&shapes[c->shape], c);
+    p->group_units = group_units(c);
     p->item_units = c->groups * p->group_units;
     p->plane_floats = c->plane_floats;
     p->slot_floats = c->slot_floats;
@@ -326,6 +303,7 @@ static enum conv_status run_bulk(const struct conv_layer_plan *plan,
         p.to = store_target_of(layer,
                                (char *)batch->dst + at * (int64_t)conv_element_size(layer->output),
                                p.out_height, p.out_width);
+        p.to.vectors = p.to.vectors && s->vector > 1;
         p.items = (int)images * p.strips;
         int most_blocks = processors < MOST_PROCESSORS ? processors : MOST_PROCESSORS;
         int blocks = most_blocks < p.items ? most_blocks : p.items;
@@ -345,7 +323,7 @@ const struct conv_layer_variant conv_cuda_layer_bulk = {
     CONV_CUDA_ONLY + 90, // later devices have bulk copies, but some have less shared memory
     CONV_PRECISION_EXACT,
     0,
-    CONV_LAYER_LATE,
+    CONV_LAYER_PADS | CONV_LAYER_LATE,
     plan_bulk,
     score_bulk,
     pack_bulk,

@@ -236,22 +236,12 @@ struct few_plan {
     int anywhere_weights; // where its weights begin
 };
 
-// Whether the pads are those of few_is_padded().
-static bool is_same(const struct conv_layer *layer)
-{
-    int side = layer->kernel_width / 2;
-    return layer_is_padded(layer) && layer_pads_zeros(layer) && layer->pad_top == side &&
-           layer->pad_bottom == side && layer->pad_left == side && layer->pad_right == side &&
-           layer->kernel_width == layer->kernel_height && layer->kernel_width % 2 == 1 &&
-           layer->input == CONV_ELEMENT_F32;
-}
-
 static bool plan_few(struct conv_layer_plan *plan)
 {
     struct few_plan *c = layer_constants<struct few_plan>(plan);
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_shape *shape = &plan->shape;
-    bool same = is_same(layer) && configure(layer, shape, true, true, &c->anywhere) &&
+    bool same = layer_is_same(layer) && configure(layer, shape, true, true, &c->anywhere) &&
                 configure(layer, shape, false, true, &c->at_vectors);
     if (!same && (layer_is_padded(layer) || layer->input != CONV_ELEMENT_F32))
         conv_layer_plan_pad(plan);
@@ -314,17 +304,10 @@ static enum conv_status run_few(const struct conv_layer_plan *plan,
     const struct few_config *c = anywhere ? &plans->anywhere : &plans->at_vectors;
     const struct few_shape *s = &shapes[c->shape];
     struct few_launch p;
-    p.src = batch->src;
+    layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed + (anywhere ? plans->anywhere_weights : 0);
-    p.src_row = batch->src_row;
-    p.src_plane = batch->src_plane;
-    p.src_image = batch->src_image;
     p.images = batch->images;
-    p.out_height = conv_layer_out_height(layer, plan->shape.height);
-    p.out_width = conv_layer_out_width(layer, plan->shape.width);
     p.tiles = c->tiles;
-    p.channels = layer->channels;
-    p.maps = layer->maps;
     p.groups = c->groups;
     p.to = store_target_of(layer, batch->dst, p.out_height, p.out_width);
     p.group_images = (int)(c->group_images < batch->images ? c->group_images : batch->images);

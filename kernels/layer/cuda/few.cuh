@@ -18,6 +18,7 @@ struct few_launch {
     int64_t images;
     int group_images, group_blocks; // images of a group, and blocks that compute them
     struct layer_divider by_group_blocks, by_image, by_tiles;
+    int height, width, kernel_height; // of the input, and of the kernel
     int out_height, out_width, tiles, unit_rows, maps, groups;
     int channels, block_groups; // block_groups: few_looped: groups that a block computes
     int image_units;            // of an image; FEW_ROWS: rounded up to whole warps
@@ -214,17 +215,14 @@ template <int C, int K, int T, int R, int VX, few_form FORM> struct few_unit {
 #pragma unroll
         for (int c = 0; c < C; c++)
 #pragma unroll
-            for (int u = 0; u < K + R - 1; u++)
-                read_zeros_row(x[c][u], src + c * p.src_plane + u * p.src_row, u);
-    }
-
-    __device__ inline void read_zeros_row(float (&to)[window], const char *first, int u)
-    {
-        const float *from = (const float *)(const void *)first;
-        unsigned inside = rows >> u & 1 ? columns : 0;
+            for (int u = 0; u < K + R - 1; u++) {
+                const float *from =
+                    (const float *)(const void *)(src + c * p.src_plane + u * p.src_row);
+                unsigned inside = rows >> u & 1 ? columns : 0;
 #pragma unroll
-        for (int k = 0; k < window; k++)
-            few_read_if<1, 1>(to + k, from + k, inside & 1u << k);
+                for (int k = 0; k < window; k++)
+                    few_read_if<1, 1>(x[c][u] + k, from + k, inside & 1u << k);
+            }
     }
 
     // A warp's outputs follow each other in the plane, from a multiple of four on. All warps but an
@@ -333,24 +331,7 @@ static constexpr __host__ __device__ int few_padded(int maps)
 
 template <int MT> __device__ inline void few_weights(float (&to)[MT], const float *from)
 {
-    const int vector = few_padded(MT) < 4 ? few_padded(MT) : 4;
-#pragma unroll
-    for (int m = 0; m < MT; m += vector) {
-        float values[4];
-        if (vector == 4) {
-            float4 v = *(const float4 *)(const void *)(from + m);
-            values[0] = v.x, values[1] = v.y, values[2] = v.z, values[3] = v.w;
-        } else if (vector == 2) {
-            float2 v = *(const float2 *)(const void *)(from + m);
-            values[0] = v.x, values[1] = v.y;
-        } else {
-            values[0] = from[m];
-        }
-#pragma unroll
-        for (int i = 0; i < vector; i++)
-            if (m + i < MT)
-                to[m + i] = values[i];
-    }
+    layer_read<MT, few_padded(MT) < 4 ? few_padded(MT) : 4>(to, from);
 }
 
 // Any number of groups, with their weights in shared memory. With too few images for all
@@ -391,32 +372,6 @@ __launch_bounds__(THREADS,
                 few_add<T, R, MT>(sum, unit, k, m, w[m], bias[m]);
         }
         unit.template store<MT, FEW_ANY>(p, buffer, g, sum);
-    }
-}
-
-// Adds all channels to a thread's sums, one kernel row at a time.
-template <int K, int T, int MT, typename Unit>
-__device__ inline void few_add_rows(float (&sum)[MT][T], Unit &unit, const few_launch &p,
-                                    const float *weights)
-{
-#pragma unroll 1
-    for (int c = 0; c < p.channels; c++, unit.src += p.src_plane) {
-        const char *row = unit.src;
-#pragma unroll 1
-        for (int u = 0; u < K; u++, row += p.src_row, weights += K * MT) {
-            float x[Unit::window];
-            unit.read_zeros_row(x, row, u);
-#pragma unroll
-            for (int v = 0; v < K; v++) {
-                float w[MT];
-                few_weights<MT>(w, weights + v * MT);
-#pragma unroll
-                for (int m = 0; m < MT; m++)
-#pragma unroll
-                    for (int t = 0; t < T; t++)
-                        sum[m][t] = fmaf(w[m], x[t + v], sum[m][t]);
-            }
-        }
     }
 }
 
@@ -465,30 +420,23 @@ __launch_bounds__(THREADS,
             for (int t = 0; t < T; t++)
                 sum[r][m][t] = bias[m];
     weights += MT;
-    // A kernel's instructions fill 22 KB with 12 maps and a test for each sample: its rows are a
-    // loop, 12 to 24, 33 x 33, 5x5, 1,000 images: 0.472 instead of 0.510 ms (H200). With wider
-    // reads, of which fewer are under way, that takes longer.
-    if constexpr (FORM == FEW_ZEROS && R == 1 && MT > 8) {
-        few_add_rows<K, T, MT>(sum[0], unit, p, weights);
-    } else {
 #pragma unroll 1
-        for (int c = 0; c < p.channels; c++, weights += taps * MT) {
-            unit.read(p); // all rows at once: few loads come back before the first is needed
-            unit.src += p.src_plane;
+    for (int c = 0; c < p.channels; c++, weights += taps * MT) {
+        unit.read(p); // all rows at once: few loads come back before the first is needed
+        unit.src += p.src_plane;
 #pragma unroll
-            for (int k = 0; k < taps; k++) {
-                float w[MT];
-                few_weights<MT>(w, weights + k * MT);
+        for (int k = 0; k < taps; k++) {
+            float w[MT];
+            few_weights<MT>(w, weights + k * MT);
 #pragma unroll
-                for (int m = 0; m < MT; m++)
+            for (int m = 0; m < MT; m++)
 #pragma unroll
-                    for (int r = 0; r < R; r++)
+                for (int r = 0; r < R; r++)
 #pragma unroll
-                        for (int t = 0; t < T; t++)
-                            sum[r][m][t] =
-                                fmaf(w[m], few_unit<1, K, T, R, VX, FORM>::sample(unit, k, r, t),
-                                     sum[r][m][t]);
-            }
+                    for (int t = 0; t < T; t++)
+                        sum[r][m][t] =
+                            fmaf(w[m], few_unit<1, K, T, R, VX, FORM>::sample(unit, k, r, t),
+                                 sum[r][m][t]);
         }
     }
     unit.template store<MT, FEW_ANY, MB>(p, buffer, (int)blockIdx.y, sum);

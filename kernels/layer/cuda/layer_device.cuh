@@ -65,6 +65,16 @@ static inline bool layer_pads_zeros(const struct conv_layer *layer)
     return !layer_is_padded(layer) || (layer->border == CONV_BORDER_CONSTANT && zero);
 }
 
+// Whether there are as many outputs as samples, with zeros around float32 input.
+static inline bool layer_is_same(const struct conv_layer *layer)
+{
+    int side = layer->kernel_width / 2;
+    return layer_is_padded(layer) && layer_pads_zeros(layer) && layer->pad_top == side &&
+           layer->pad_bottom == side && layer->pad_left == side && layer->pad_right == side &&
+           layer->kernel_width == layer->kernel_height && layer->kernel_width % 2 == 1 &&
+           layer->input == CONV_ELEMENT_F32;
+}
+
 // Padding before is a launch and a pass over the input, which few outputs do not repay.
 static inline bool layer_repays_padding(const struct conv_layer_plan *plan)
 {

@@ -176,8 +176,8 @@ __device__ inline int store_run_end(const store_runs_of_warp &runs, int begin, u
     return 31 - __clz((int)(runs.stored & lanes));
 }
 
-// Stores a warp's outputs by way of `buffer`, MB * STORE_ROOM(T) floats of its own, MB maps at a
-// time. The activation has been applied, except tanh.
+// Stores a warp's outputs by way of `buffer`, MB * STORE_ROOM(T) floats of its own (32 * T of the
+// last map without vectors), MB maps at a time. The activation has been applied, except tanh.
 template <int T, int MT, int MB>
 __device__ inline void store_runs(const store_target &target, float *buffer, int64_t at, int count,
                                   int maps, float (&sum)[MT][T])
@@ -221,7 +221,7 @@ __device__ inline void store_runs(const store_target &target, float *buffer, int
         }
         __syncwarp();
         if (target.activation == CONV_ACTIVATION_TANH)
-            activate_tanh(buffer, MB * room, lane);
+            activate_tanh(buffer, (MB - 1) * room + (runs.vectors ? room : 32 * T), lane);
         if (several && runs.starts == 1) {
             store_run<T, MB>(target, runs, buffer, 0, first + m0 * target.plane, length, maps - m0);
         } else {
