@@ -329,14 +329,9 @@ int conv_filter_find_family(const struct conv_filter_family *rows, int count, co
     return -1;
 }
 
-static int find_family(const char *text)
-{
-    return strchr(text, ':') ? conv_filter_find_family(families, FAMILY_COUNT, text) : -1;
-}
-
 const struct conv_filter_family *conv_filter_family_of(const char *text)
 {
-    int row = find_family(text);
+    int row = strchr(text, ':') ? conv_filter_find_family(families, FAMILY_COUNT, text) : -1;
     return row < 0 ? NULL : &families[row];
 }
 
@@ -397,7 +392,7 @@ static enum conv_status read_numbers(struct numbers *given, int row, const char 
 enum conv_status conv_filter_make_parametric(struct conv_filter *filter, const char *text,
                                              struct conv_err *err)
 {
-    int row = find_family(text);
+    int row = conv_filter_find_family(families, FAMILY_COUNT, text);
     struct numbers given;
     enum conv_status status = read_numbers(&given, row, text, err);
     if (status)

@@ -44,3 +44,9 @@ struct conv_encode_batch {
     void (*mark)(void *context, const char *kernel); // called after each launch; may be NULL
     void *context;
 };
+
+static inline void conv_encode_mark(const struct conv_encode_batch *batch, const char *kernel)
+{
+    if (batch->mark)
+        batch->mark(batch->context, kernel);
+}

@@ -74,12 +74,6 @@ enum conv_status conv_cuda_jpeg_encode_plan(struct conv_encode_plan *plan, void 
 
 // --- run -----------------------------------------------------------------------------------------
 
-static void note(const struct conv_encode_batch *batch, const char *kernel)
-{
-    if (batch->mark)
-        batch->mark(batch->context, kernel);
-}
-
 enum conv_status conv_cuda_jpeg_encode(const struct conv_encode_batch *batch)
 {
     struct jpeg_scratch scratch = {};
@@ -89,16 +83,16 @@ enum conv_status conv_cuda_jpeg_encode(const struct conv_encode_batch *batch)
     (void)divide(&scratch, &batch->plan, (uintptr_t)batch->d_scratch);
     cudaStream_t stream = (cudaStream_t)batch->stream;
     conv_jpeg_encode_blocks(scratch, stream);
-    note(batch, "blocks");
+    conv_encode_mark(batch, "blocks");
     conv_jpeg_encode_place_bits(scratch, stream);
-    note(batch, "place_bits");
+    conv_encode_mark(batch, "place_bits");
     conv_jpeg_encode_count(scratch, stream);
-    note(batch, "count");
+    conv_encode_mark(batch, "count");
     conv_jpeg_encode_place_stuffed(scratch, stream);
-    note(batch, "place_stuffed");
+    conv_encode_mark(batch, "place_stuffed");
     conv_jpeg_encode_place(scratch, batch->results, stream);
-    note(batch, "place");
+    conv_encode_mark(batch, "place");
     conv_jpeg_encode_write(scratch, batch->output, stream);
-    note(batch, "write");
+    conv_encode_mark(batch, "write");
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }

@@ -101,12 +101,6 @@ enum conv_status conv_cuda_encode_plan(struct conv_encode_plan *plan, void *imag
 
 // --- run -----------------------------------------------------------------------------------------
 
-static void note(const struct conv_encode_batch *batch, const char *kernel)
-{
-    if (batch->mark)
-        batch->mark(batch->context, kernel);
-}
-
 enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
 {
     const struct conv_encode_plan *plan = &batch->plan;
@@ -119,18 +113,18 @@ enum conv_status conv_cuda_encode(const struct conv_encode_batch *batch)
     if (cudaMemsetAsync(scratch.costs, 0, cost_bytes, stream) != cudaSuccess)
         return CONV_ERR_DEVICE;
     conv_encode_filter_cost(scratch, plan->spans, stream);
-    note(batch, "filter_cost");
+    conv_encode_mark(batch, "filter_cost");
     conv_encode_filter(scratch, plan->blocks, stream);
-    note(batch, "filter");
+    conv_encode_mark(batch, "filter");
     conv_encode_codes(scratch, plan->blocks, stream);
-    note(batch, "codes");
+    conv_encode_mark(batch, "codes");
     conv_encode_pack(scratch, plan->blocks, stream);
-    note(batch, "pack");
+    conv_encode_mark(batch, "pack");
     conv_encode_layout(scratch, stream);
-    note(batch, "layout");
+    conv_encode_mark(batch, "layout");
     conv_encode_place(scratch, batch->results, stream);
-    note(batch, "place");
+    conv_encode_mark(batch, "place");
     conv_encode_assemble(scratch, plan->blocks, batch->output, stream);
-    note(batch, "assemble");
+    conv_encode_mark(batch, "assemble");
     return cudaPeekAtLastError() == cudaSuccess ? CONV_OK : CONV_ERR_DEVICE;
 }

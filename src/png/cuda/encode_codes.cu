@@ -2,6 +2,7 @@
 // The codes of a deflate block, from the counts of its tokens, and its header, ready to be sent.
 // One warp per block.
 #include "png/cuda/encode_internal.cuh"
+#include "png/cuda/symbols.cuh"
 
 // --- codes ---------------------------------------------------------------------------------------
 
@@ -312,13 +313,6 @@ __device__ inline uint32_t item_at(const struct space *space, uint32_t i, uint32
     return deflate_length_item(space->length[i], i - begin, end - begin, extra_bits, extra);
 }
 
-// The order in which the lengths of the items' code are sent.
-__device__ inline uint32_t item_order(uint32_t i)
-{
-    // 16 17 18 0 8 7 9 6 10 5 11 4 12 3 13 2 14 1 15
-    return i < 3 ? 16 + i : i == 3 ? 0 : i % 2 ? 8 - (i - 3) / 2 : 8 + (i - 4) / 2;
-}
-
 // Writes the header of a block with codes of its own to space->header; returns its bits.
 __device__ inline uint32_t make_header(struct space *space, uint32_t pixel_symbol, bool last)
 {
@@ -352,7 +346,7 @@ __device__ inline uint32_t make_header(struct space *space, uint32_t pixel_symbo
                     DEFLATE_LENGTH_LIMIT);
     make_codes(&space->huffman, space->item_code, space->item_length, DEFLATE_LENGTH_SYMBOLS);
 
-    uint32_t order = lane < DEFLATE_LENGTH_SYMBOLS ? item_order(lane) : 0;
+    uint32_t order = lane < DEFLATE_LENGTH_SYMBOLS ? precode_symbol(lane) : 0;
     uint32_t length = lane < DEFLATE_LENGTH_SYMBOLS ? space->item_length[order] : 0;
     uint32_t items = max(WARP - (uint32_t)__clz((int)__ballot_sync(ALL_LANES, length > 0)), 4u);
     if (lane == 0)
