@@ -45,7 +45,8 @@ enum conv_status conv_number_parse(double *value, double limit, const char *text
     memcpy(token, text, size < MAX_TOKEN ? size : MAX_TOKEN);
     errno = 0;
     double number = strtod(token, &end); // in the C locale: this program never calls setlocale
-    if (size == 0 || end != token + size || strspn(token, "+-.0123456789eE") != size)
+    bool whole = size > 0 && size <= MAX_TOKEN && end == token + size;
+    if (!whole || strspn(token, "+-.0123456789eE") != size)
         return conv_err_set(err, CONV_ERR_FORMAT, "expected a number, found '%s'", quoted);
     if (errno == ERANGE || fabs(number) > limit)
         return conv_err_set(err, CONV_ERR_FORMAT, "the number '%s' is out of range (-%.0f to %.0f)",

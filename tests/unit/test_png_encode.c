@@ -23,9 +23,9 @@ static unsigned paint(int kind, int c, int x, int y)
     case PAINT_FLAT:
         return 0x5a5a;
     case PAINT_SMOOTH: // a photograph's slopes and grain
-        return (unsigned)(x * x / 9 + y * 40 + c * 3000) + random_bits(&seed) % 700;
+        return (unsigned)(x * (long)x / 9 + y * 40 + c * 3000) + random_bits(&seed) % 700;
     case PAINT_PAGE: // little ink, and rows that repeat
-        return y % 5 && (x + 97 * y) % 701 < 9 ? (unsigned)(x * y) * 0x1111u : 0xffff;
+        return y % 5 && (x + 97 * y) % 701 < 9 ? (unsigned)x * (unsigned)y * 0x1111u : 0xffff;
     default:
         return (x / 8 + y / 8) % 5 ? 0xffff : (unsigned)(x ^ y) * 0x1111u;
     }
