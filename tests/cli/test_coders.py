@@ -157,8 +157,8 @@ def test_damage_is_named_as_on_the_cpu(binary, folder, tmp_path, mode):
 
 
 # Which call fails with which coders: calls with both coders, and each of the other combinations with one.
-FAILURES = [(fault, MODES[2]) for fault in ("lost=9", "lost=14", "lost=23", "memory=100000", "memory=400000", "memory=1500000", "lost=40")]
-FAILURES += [("lost=9", ()), ("memory=400000", ()), ("lost=40", MODES[0]), ("memory=100000", MODES[1])]
+FAILURES = [(fault, MODES[2]) for fault in ("lost=9", "lost=14", "lost=23", "memory=450000", "memory=750000", "memory=1850000", "lost=40")]
+FAILURES += [("lost=9", ()), ("memory=750000", ()), ("lost=40", MODES[0]), ("memory=450000", MODES[1])]
 
 
 @pytest.mark.parametrize("faults, mode", FAILURES)
@@ -170,7 +170,7 @@ def test_a_device_that_fails(folder, want, tmp_path, faults, mode):
     if not mode:
         return  # the CPU may have finished before the device is open
     assert err.count("continuing on the CPU") == faults.startswith("lost"), err
-    assert err.count("are decoded and encoded on the CPU") == (faults in ("memory=100000", "memory=400000")) or "1500000" in faults, err
+    assert err.count("are decoded and encoded on the CPU") == (faults in ("memory=450000", "memory=750000")) or "1850000" in faults, err
 
 
 def test_a_lost_device_without_the_cpu(folder, tmp_path):

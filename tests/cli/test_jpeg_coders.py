@@ -110,7 +110,7 @@ def test_files_depend_on_nothing_but_the_image(binary, box, tmp_path):  # noqa: 
 
 
 @pytest.mark.skipif(not EMULATED, reason="no CONV_EMULATED_BINARY")
-@pytest.mark.parametrize("faults", ("memory=100000", "memory=1500000", "lost=3"))
+@pytest.mark.parametrize("faults", ("memory=280000", "memory=1680000", "lost=3"))
 def test_a_device_that_fails(box, tmp_path, faults):
     program.run("emboss", "-b", "--include=*.jpg", "in", tmp_path / "want", cwd=box)
     run(EMULATED, box, "emboss", "-b", "--include=*.jpg", "--device=all", *BOTH[1:], "--group=30K", "in", tmp_path / "out", faults=faults)
