@@ -417,7 +417,7 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
     int strips = count_strips(f.pad, grid.coarse_width), across = (strips - 1) / f.strips + 1;
     int items = across * ((count_rows(f, grid.coarse_height) - 1) / f.part_rows + 1);
     for (int i = (int)threadIdx.x; i < shared_rows * WARP; i += REDUCE_THREADS)
-        shared[0][i] = 0;
+        ((uint32_t *)shared)[i] = 0;
     uint32_t parities = 0; // of the stages
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
