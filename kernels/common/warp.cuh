@@ -8,11 +8,14 @@
 #define ALL_LANES 0xffffffffu
 
 // Blocks of a processor for __launch_bounds__: Turing's has 1024 threads, later ones have 1536 or
-// more.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define RESIDENT(threads, blocks) ((threads) * (blocks) > 1024 ? 1024 / (threads) : (blocks))
-#else
+// more. It and the processors of 8.6 and 8.7 have 16 blocks, others 24 or more.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ > 870
 #define RESIDENT(threads, blocks) (blocks)
+#elif __CUDA_ARCH__ > 800
+#define RESIDENT(threads, blocks) ((blocks) > 16 ? 16 : (blocks))
+#else
+#define RESIDENT(threads, blocks)                                                                  \
+    ((blocks) * (threads) > 1024 ? 1024 / (threads) : (blocks) > 16 ? 16 : (blocks))
 #endif
 
 __device__ inline uint32_t sum_lanes(uint32_t value)
