@@ -41,8 +41,8 @@ struct conv_workers {
     struct helper helpers[];
 };
 
-// Jobs often follow each other, as the layers of a network do: who waits for about as long as a
-// wake-up takes before it sleeps is there at once.
+// Jobs often follow each other, as the layers of a network do. A thread that spins for about as
+// long as a wake-up takes, before it sleeps, starts the next one at once.
 #define PAUSES 1000
 
 static void wait_for(sem_t *semaphore)

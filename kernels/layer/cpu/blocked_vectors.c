@@ -291,7 +291,7 @@ static void sum_taps(const struct conv_layer_plan *plan, struct tile tile, struc
 
 // All maps of `rows` output rows of LANES groups, whose samples are in scratch, as are the results.
 // Fetches `planes` planes from dst on, to which these will be stored. If a large kernel has finite
-// weights, taps that meet padding of 0 alone are left out where a sum is not -0 without them.
+// weights, taps that meet only zero padding are skipped, unless the sum is then -0.
 static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, const float *weights,
                         vec *scratch, int first_row, int rows, const uint8_t *dst, int planes)
 {

@@ -3,8 +3,7 @@
 // rows that are no vectors take most of the time: a block copies some whole planes as they lie in
 // memory, and a thread computes all rows of some columns. Its code has no products with rows of the
 // padding and, if a thread has all columns, none with padding at all.
-#ifndef CONV_KERNELS_LAYER_CUDA_DEPTHWISE_PLANES_CUH
-#define CONV_KERNELS_LAYER_CUDA_DEPTHWISE_PLANES_CUH
+#pragma once
 
 #include "kernels/layer/cuda/depthwise.cuh"
 
@@ -173,4 +172,22 @@ static __global__ __launch_bounds__(
         depthwise_store<float>(p, samples, at, planes * (R * R));
 }
 
-#endif
+// Instances for small planes.
+struct planes_shape {
+    int kernel, stride, side, planes, threads; // of planes; of a block
+    void (*function)(depthwise_launch);
+};
+
+template <int K, int S, int N, int C, int PLANES, int BLOCKS> static planes_shape planes_of()
+{
+    typedef planes_config<K, S, N, C> config;
+    return {K, S, N, PLANES, PLANES * config::UNITS, depthwise_planes<config, PLANES, BLOCKS>};
+}
+
+static const struct planes_shape planes_shapes[] = {
+    planes_of<3, 1, 7, 7, 64, 12>(),  planes_of<5, 1, 7, 7, 64, 10>(),
+    planes_of<7, 1, 7, 7, 64, 8>(),   planes_of<3, 2, 14, 7, 32, 20>(),
+    planes_of<5, 2, 14, 7, 32, 16>(), planes_of<7, 2, 14, 7, 32, 14>(),
+    planes_of<3, 1, 14, 2, 16, 8>(),  planes_of<5, 1, 14, 2, 8, 12>(),
+    planes_of<7, 1, 14, 2, 8, 8>(),
+};

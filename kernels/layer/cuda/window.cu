@@ -67,26 +67,6 @@ static const struct depthwise_shape depthwise_shapes[] = {
     depthwise_of<7, 2, 2, 28>(), depthwise_of<9, 1, 4, 12>(),
 };
 
-// Instances for small planes.
-struct planes_shape {
-    int kernel, stride, side, planes, threads; // of planes; of a block
-    void (*function)(depthwise_launch);
-};
-
-template <int K, int S, int N, int C, int PLANES, int BLOCKS> static planes_shape planes_of()
-{
-    typedef planes_config<K, S, N, C> config;
-    return {K, S, N, PLANES, PLANES * config::UNITS, depthwise_planes<config, PLANES, BLOCKS>};
-}
-
-static const struct planes_shape planes_shapes[] = {
-    planes_of<3, 1, 7, 7, 64, 12>(),  planes_of<5, 1, 7, 7, 64, 10>(),
-    planes_of<7, 1, 7, 7, 64, 8>(),   planes_of<3, 2, 14, 7, 32, 20>(),
-    planes_of<5, 2, 14, 7, 32, 16>(), planes_of<7, 2, 14, 7, 32, 14>(),
-    planes_of<3, 1, 14, 2, 16, 8>(),  planes_of<5, 1, 14, 2, 8, 12>(),
-    planes_of<7, 1, 14, 2, 8, 8>(),
-};
-
 // The constants of a plan: launches without what depends on the batch.
 struct window_plan {
     int depthwise; // the index of an instance plus 1; or 0, and

@@ -350,9 +350,8 @@ struct float_size {
     int width, height;
 };
 
-// How a kernel's rows are divided: `size` has the columns and rows of a plane, and the return value
-// the blocks of the plane that has most. Rows of a block, a multiple of `unit`: so many that all
-// blocks run at the same time.
+// Divides a kernel's rows among blocks; `size` gives the columns and rows of a plane. *rows: those
+// of a block, a multiple of `unit`, so many that all blocks run at the same time. Returns the grid.
 template <typename Size>
 static dim3 divide_floats(const struct conv_stencil_plane *planes, int count, int strip,
                           int64_t blocks, int unit, const Size &size, int32_t *rows)
