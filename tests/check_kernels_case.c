@@ -178,7 +178,7 @@ void check_case_init(struct check_case *c, uint64_t seed)
     c->kind = check_random_filter(&random, &c->filter);
     c->border = (enum conv_border)check_random_below(&random, CONV_BORDER_CONSTANT + 1);
     c->border_value = check_random_below(&random, 256);
-    int depth = PICK(&random, 8, 8, 8, 16, 16, 32);
+    int depth = PICK(&random, 8, 8, 8, 16, 16, 32, 32);
     if (depth == 32)
         c->border_value = c->border_value / 8 - 10; // in units of the samples
     if (depth == 32 && !c->filter.decimated.step && !c->filter.magnitude &&

@@ -292,7 +292,7 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
     static const char *const kinds[] = {
         "small",     "sparse",    "positive",  "8-bit",     "large",    "real",    "heavy",
         "separable", "undivided", "magnitude", "smoothing", "products", "related", "decimated"};
-    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13);
+    int kind = PICK(random, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13, 13);
     random_sides(random, filter);
     for (int i = 0; i < filter->width * filter->height; i++) {
         double values[sizeof kinds / sizeof kinds[0]] = {

@@ -14,11 +14,13 @@
 #define SAMPLES (2 * REACH) // coarse ones that a pixel counts in, and depends on
 #define MOST_STEP CONV_DECIMATED_MAX_STEP
 #define THREADS 128
-#define RUN 4     // coarse rows between moves of registers
-#define AHEAD 16  // rows of pixels that are on their way, a power of two
-#define LINE 2048 // doubles of a row that a block reduces
+#define RUN 4    // coarse rows between moves of registers
+#define AHEAD 16 // rows of pixels that are on their way, a power of two
 #define FILTER_THREADS 256
 #define FILTERED 8 // samples of a thread that filters
+#ifndef FLOATS_LINE
+#define FLOATS_LINE 2048 // doubles of a row that a block reduces
+#endif
 
 struct float_filter {
     const struct conv_stencil_plane *planes;
@@ -168,10 +170,10 @@ __device__ static inline void add_columns(const struct float_filter &f, const do
 static __global__ void __launch_bounds__(THREADS)
     reduce_columns(const __grid_constant__ struct float_filter f)
 {
-    __shared__ double line[LINE + MOST_STEP];
+    __shared__ double line[FLOATS_LINE + MOST_STEP];
     const struct conv_stencil_plane plane = f.planes[blockIdx.y];
     const struct float_grid grid = find_floats(f, plane);
-    int pitch = LINE / f.step + 1, most = LINE / f.step - SAMPLES + 1;
+    int pitch = FLOATS_LINE / f.step + 1, most = FLOATS_LINE / f.step - SAMPLES + 1;
     struct float_part part = find_part(grid.coarse, most, grid.coarse_rows, 1);
     int count = min(most, grid.coarse - part.strip), used = (count + SAMPLES - 1) * f.step;
     int x = (part.strip - SAMPLES + 1 - f.radius) * f.step;    // of the first pixel
@@ -390,8 +392,8 @@ static enum conv_status launch(const struct conv_stencil_plan *plan,
     int32_t one;
     dim3 down =
         divide_floats(planes, count, THREADS, processors * REDUCING_BLOCKS, 1, reduced, &f.reduced);
-    dim3 across =
-        divide_floats(planes, count, LINE / f.step - SAMPLES + 1, INT64_MAX, 1, coarse, &one);
+    dim3 across = divide_floats(planes, count, FLOATS_LINE / f.step - SAMPLES + 1, INT64_MAX, 1,
+                                coarse, &one);
     dim3 filter = divide_floats(planes, count, FILTER_THREADS - 2 * f.radius,
                                 processors * FILTERING_BLOCKS, FILTERED, filtered, &f.filtered);
     dim3 up = divide_floats(planes, count, THREADS, processors * ENLARGING_BLOCKS, 1, enlarged,
