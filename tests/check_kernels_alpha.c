@@ -33,11 +33,11 @@ static bool make_case(struct alpha_case *c, struct check_random *random)
     size_t offsets[CHECK_MAX_PLANES];
     c->size = 16;
     for (int p = 0; p < c->count; p++) {
-        int width = 1 + check_random_below(random, 100),
-            height = 1 + check_random_below(random, 40);
-        if (check_random_below(random, 8) == 0)
-            width = 2000 + check_random_below(random, 200); // more tiles than blocks
-        int64_t stride = (int64_t)(width + SPARE) * (c->depth / 8);
+        // Wide planes have more tiles than blocks; 16: for accesses of as many bytes.
+        int width = 1 + check_random_below(random, check_random_below(random, 8) ? 100 : 3000);
+        int height = 1 + check_random_below(random, 40);
+        int64_t align = check_random_below(random, 2) ? 16 : 1;
+        int64_t stride = ((width + SPARE) * (c->depth / 8) + align - 1) / align * align;
         size_t bytes = ((size_t)stride * (size_t)height + 15) / 16 * 16;
         c->planes[p] =
             (struct conv_stencil_plane){.dst_stride = stride, .width = width, .height = height};
