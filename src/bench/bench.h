@@ -20,7 +20,8 @@
 // environment, by which tests show that the code is right; the figures mean little then.
 #define CONV_BENCH_SHORTER (getenv("CONV_BENCH_SHORTER") ? 10u : 1u)
 
-enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV };
+// SVG: of conv_bench_layers with one layer and batch.
+enum conv_bench_format { CONV_BENCH_TEXT, CONV_BENCH_JSON, CONV_BENCH_CSV, CONV_BENCH_SVG };
 
 // Sizes of the images of `conv bench kernels`.
 enum conv_bench_sizes {
@@ -55,10 +56,7 @@ struct conv_bench_options {
     const struct conv_bench_compare *compare; // an earlier benchmark, or NULL
 
     // conv_bench_layers
-    const struct conv_bench_layer *layer; // NULL: all of conv_bench_shapes_list
-    struct conv_layer geometry;           // strides, padding, dilation and groups of these
-    const char *network; // NULL: those layers; else the layers of a network, or "all"
-    int batch;           // of a network's layers; 0: the usual ones
+    struct conv_layer geometry; // strides, padding, dilation and groups of the layers
     const struct conv_layer_variant *layer_variant; // to measure alone, or NULL
     bool layer_chosen;  // measure the variants that conv layer would choose, and competitors
     bool any_precision; // else only variants of --precision
@@ -99,9 +97,9 @@ const struct conv_variant *conv_bench_kernels_find(const char *name);
 // per layer and batch.
 enum conv_status conv_bench_layers(const struct conv_bench_options *options, struct conv_err *err);
 
-// The exact variants that conv layer would choose for the layers of options->network, on a CUDA
-// device beside cuDNN and cuBLAS, else on `jobs` threads: prints a line for each layer and batch,
-// and a summary.
+// The exact variants that conv layer would choose for the layers of --network, on a CUDA device
+// beside cuDNN and cuBLAS, else on `jobs` threads: prints a line for each layer and batch, and a
+// summary.
 enum conv_status conv_bench_networks(const struct conv_bench_options *options,
                                      struct conv_err *err);
 
@@ -121,6 +119,10 @@ enum conv_status conv_bench_codec(const struct conv_bench_options *options, stru
 enum conv_status conv_bench_page_finish(struct conv_page *page,
                                         void (*print)(const void *context, FILE *stream),
                                         const void *context, struct conv_err *err);
+
+// Sets the name of a machine, of CONV_BENCH_MACHINE bytes: "one core of Xeon", "16 cores of Xeon";
+// `cores` 0: of the CUDA device.
+void conv_bench_describe_machine(const struct conv_bench_options *options, int cores, char *name);
 
 // Says on stderr what is measured; NULL clears the line.
 void conv_bench_progress(bool shown, const char *name);

@@ -34,6 +34,7 @@ static void fill_common(struct command *command)
     bench->filters = command->filters;
     bench->format = options->report.json ? CONV_BENCH_JSON
                     : options->bench.csv ? CONV_BENCH_CSV
+                    : options->bench.svg ? CONV_BENCH_SVG
                                          : CONV_BENCH_TEXT;
     bench->page = &command->page;
     bench->device = &command->device;
@@ -165,9 +166,10 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     const struct conv_options *options = &command->options;
     struct conv_bench_options *bench = &command->bench;
     const struct conv_layer_variant *variant;
-    if (options->report.html_path && !options->bench.layer.batch)
+    if ((options->report.html_path || options->bench.svg) && !options->bench.layer.batch)
         return conv_err_set(err, CONV_ERR_USAGE,
-                            "--html needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH");
+                            "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
+                            options->bench.svg ? "svg" : "html");
     enum conv_status status = find_layer_variant(command, err);
     if (!status)
         status = conv_layer_setup_geometry(&bench->geometry, options, err);
@@ -181,12 +183,9 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
         status = conv_run_report_open_page(&command->page, &options->report, err);
     if (status)
         return status;
-    bench->network = options->bench.network;
-    bench->batch = options->bench.batch;
     bench->jobs = options->machine.jobs_given ? options->machine.jobs : 1;
-    if (bench->network)
+    if (options->bench.network)
         return conv_bench_networks(bench, err);
-    bench->layer = options->bench.layer.channels ? &options->bench.layer : NULL;
     bench->any_precision = !conv_options_given(options, "precision");
     return conv_bench_layers(bench, err);
 }

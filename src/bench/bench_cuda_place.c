@@ -21,11 +21,6 @@ struct conv_bench_place {
     int blocks; // of the multiply-adds
 };
 
-static enum conv_status report(cudaError_t code, const char *doing, struct conv_err *err)
-{
-    return code ? conv_cuda_device_report(err, code, doing) : CONV_OK;
-}
-
 static enum conv_status cuda_open(struct conv_bench_place **result, int ordinal,
                                   struct conv_err *err)
 {
@@ -48,7 +43,7 @@ static enum conv_status cuda_open(struct conv_bench_place **result, int ordinal,
     if (!code)
         code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal);
     place->blocks = 8 * processors;
-    return report(code, "prepare the benchmark", err);
+    return conv_cuda_check(code, "prepare the benchmark", err);
 }
 
 // Failures to free are ignored: nothing can be done about them.
@@ -77,13 +72,13 @@ static enum conv_status cuda_check_free(size_t bytes, const char *what, struct c
         return conv_err_set(err, CONV_ERR_LIMIT,
                             "%s%zu MiB of device memory are needed, of %zu MiB", what, bytes >> 20,
                             free >> 20);
-    return report(code, "read the free memory", err);
+    return conv_cuda_check(code, "read the free memory", err);
 }
 
 static enum conv_status cuda_take(uint8_t **memory, size_t bytes, const char *doing,
                                   struct conv_err *err)
 {
-    return report(cudaMalloc((void **)memory, bytes ? bytes : 1), doing, err);
+    return conv_cuda_check(cudaMalloc((void **)memory, bytes ? bytes : 1), doing, err);
 }
 
 static void cuda_release(uint8_t *memory, size_t)
@@ -98,7 +93,7 @@ static enum conv_status copy_and_wait(void *to, const void *from, size_t bytes,
                                       struct conv_err *err)
 {
     cudaError_t code = cudaMemcpy(to, from, bytes, kind);
-    return report(code ? code : cudaStreamSynchronize(NULL), doing, err);
+    return conv_cuda_check(code ? code : cudaStreamSynchronize(NULL), doing, err);
 }
 
 static enum conv_status cuda_copy_in(uint8_t *to, const void *from, size_t bytes, const char *doing,
@@ -110,8 +105,8 @@ static enum conv_status cuda_copy_in(uint8_t *to, const void *from, size_t bytes
 static enum conv_status cuda_copy_out(void *to, const uint8_t *from, size_t bytes,
                                       struct conv_err *err)
 {
-    return report(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost),
-                  "copy the results from the device", err);
+    return conv_cuda_check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost),
+                           "copy the results from the device", err);
 }
 
 static enum conv_status cuda_move(uint8_t *to, const uint8_t *from, size_t bytes,
@@ -123,8 +118,9 @@ static enum conv_status cuda_move(uint8_t *to, const uint8_t *from, size_t bytes
 static enum conv_status cuda_upload_plan(struct conv_stencil_plan *plan, uint8_t *memory,
                                          struct conv_err *err)
 {
-    return conv_cuda_upload(plan, memory) ? report(cudaGetLastError(), "prepare the filters", err)
-                                          : CONV_OK;
+    return conv_cuda_upload(plan, memory)
+               ? conv_cuda_check(cudaGetLastError(), "prepare the filters", err)
+               : CONV_OK;
 }
 
 // --- timed work ----------------------------------------------------------------------------------
@@ -147,7 +143,7 @@ static enum conv_status time_work(struct conv_bench_place *place,
     if (!code)
         code = cudaEventElapsedTime(&ms, place->start, place->stop);
     *ns = (uint64_t)((double)ms * 1e6);
-    return report(code, doing, err);
+    return conv_cuda_check(code, doing, err);
 }
 
 static enum conv_status cuda_run(struct conv_bench_place *place, const struct conv_bench_work *work,

@@ -135,10 +135,11 @@ static unsigned offer(const struct bench *bench, enum conv_place place)
     return place == CONV_ON_CUDA ? bench->options->gpu.offers : conv_cpu_features();
 }
 
-static enum conv_status bench_variant(struct bench *bench, const struct conv_variant *variant,
-                                      enum conv_bench_kind kind, bool interleaved,
+static enum conv_status bench_variant(struct bench *bench, const struct conv_ladder_step *row,
                                       struct conv_err *err)
 {
+    const struct conv_variant *variant = row->variant;
+    enum conv_bench_kind kind = row->shape ? CONV_BENCH_SHAPE : CONV_BENCH_VARIANT;
     struct conv_bench_launch launch;
     struct conv_err reason = {0};
     conv_bench_progress(bench->options->show_progress, variant->name);
@@ -152,7 +153,7 @@ static enum conv_status bench_variant(struct bench *bench, const struct conv_var
                                variant->place == CONV_ON_CUDA ? bench->options->ordinal : 1,
                                offer(bench, variant->place), &reason);
     if (!status)
-        status = run_variant(bench, &launch, kind, interleaved, err);
+        status = run_variant(bench, &launch, kind, row->interleaved, err);
     else if (bench->options->variant) // nothing else is to be measured
         conv_err_hint(err, CONV_HINT_VARIANT, 0,
                       conv_err_set(err, status, "%s: %s", variant->name, reason.text));
@@ -204,14 +205,8 @@ static bool is_wanted(const struct bench *bench, const struct conv_variant *vari
 
 #define MOST_ROWS 96
 
-// A variant of the table, or a step of the ladder.
-struct row {
-    const struct conv_variant *variant;
-    enum conv_bench_kind kind;
-    bool interleaved;
-};
-
-static bool is_listed(const struct row *rows, int count, const struct conv_variant *variant)
+static bool is_listed(const struct conv_ladder_step *rows, int count,
+                      const struct conv_variant *variant)
 {
     for (int i = 0; i < count; i++)
         if (rows[i].variant == variant)
@@ -220,58 +215,41 @@ static bool is_listed(const struct row *rows, int count, const struct conv_varia
 }
 
 // From the simplest to the fastest: those of the CPU, the ladder, the other ones of the device.
-static int list_rows(struct row *rows)
+static int list_rows(struct conv_ladder_step *rows)
 {
     int in_table, step_count, count = 0;
     const struct conv_variant *const *variants = conv_stencil_variants(&in_table);
     const struct conv_ladder_step *steps = conv_ladder_steps(&step_count);
     for (int i = in_table - 1; i >= 0; i--)
         if (variants[i]->place == CONV_ON_CPU)
-            rows[count++] = (struct row){.variant = variants[i], .kind = CONV_BENCH_VARIANT};
+            rows[count++] = (struct conv_ladder_step){.variant = variants[i]};
     for (int i = 0; i < step_count; i++)
-        rows[count++] = (struct row){
-            .variant = steps[i].variant,
-            .kind = steps[i].shape ? CONV_BENCH_SHAPE : CONV_BENCH_VARIANT,
-            .interleaved = steps[i].interleaved,
-        };
+        rows[count++] = steps[i];
     for (int i = in_table - 1; i >= 0; i--)
         if (!is_listed(rows, count, variants[i]))
-            rows[count++] = (struct row){.variant = variants[i], .kind = CONV_BENCH_VARIANT};
+            rows[count++] = (struct conv_ladder_step){.variant = variants[i]};
     return count;
 }
 
 static enum conv_status bench_variants(struct bench *bench, struct conv_err *err)
 {
-    struct row rows[MOST_ROWS];
+    struct conv_ladder_step rows[MOST_ROWS];
     int count = list_rows(rows);
     enum conv_status status = bench_reference(bench, rows[0].variant, err);
     for (int i = 1; i < count && !status; i++)
         if (is_wanted(bench, rows[i].variant))
-            status = bench_variant(bench, rows[i].variant, rows[i].kind, rows[i].interleaved, err);
+            status = bench_variant(bench, &rows[i], err);
     return status;
 }
 
 const struct conv_variant *conv_bench_kernels_find(const char *name)
 {
-    struct row rows[MOST_ROWS];
+    struct conv_ladder_step rows[MOST_ROWS];
     int count = list_rows(rows);
     for (int i = 0; i < count; i++)
         if (strcmp(rows[i].variant->name, name) == 0)
             return rows[i].variant;
     return NULL;
-}
-
-static void describe_machine(const struct conv_bench_options *options,
-                             struct conv_bench_table *table)
-{
-    char model[64];
-    struct conv_bench_yardsticks *cpu = &table->places[CONV_BENCH_ONE_CORE];
-    struct conv_bench_yardsticks *cuda = &table->places[CONV_BENCH_CUDA];
-    conv_cpu_model(model, sizeof model);
-    if (options->on_cpu)
-        snprintf(cpu->machine, sizeof cpu->machine, "one core of %s", model);
-    if (options->on_cuda)
-        snprintf(cuda->machine, sizeof cuda->machine, "%s", options->gpu.name);
 }
 
 static enum conv_status take_memory(struct bench *bench, struct conv_err *err)
@@ -319,7 +297,10 @@ static enum conv_status bench_workload(const struct conv_bench_options *options,
         .bytes = workload->pixels * CONV_BENCH_CHANNELS * 2 * (options->depth / 8),
     };
     result->table.form = &conv_bench_kernels_form;
-    describe_machine(options, &result->table);
+    if (options->on_cpu)
+        conv_bench_describe_machine(options, 1, result->table.places[CONV_BENCH_ONE_CORE].machine);
+    if (options->on_cuda)
+        conv_bench_describe_machine(options, 0, result->table.places[CONV_BENCH_CUDA].machine);
     if (!status) {
         status = bench_variants(&bench, err);
         conv_bench_progress(bench.options->show_progress, NULL);

@@ -305,18 +305,14 @@ static void describe_machine(struct bench *bench)
     const struct conv_bench_options *options = bench->options;
     struct conv_bench_table *table = &bench->table;
     struct conv_bench_yardsticks *places = table->places;
-    char model[64];
-    conv_cpu_model(model, sizeof model);
     table->form = &conv_bench_layers_form;
     table->threads = options->choice->machine.limits->cores;
     if (options->on_cpu)
-        snprintf(places[CONV_BENCH_ONE_CORE].machine, sizeof places->machine, "one core of %s",
-                 model);
+        conv_bench_describe_machine(options, 1, places[CONV_BENCH_ONE_CORE].machine);
     if (options->on_cpu && table->threads > 1)
-        snprintf(places[CONV_BENCH_ALL_CORES].machine, sizeof places->machine, "%d cores of %s",
-                 table->threads, model);
+        conv_bench_describe_machine(options, table->threads, places[CONV_BENCH_ALL_CORES].machine);
     if (options->on_cuda)
-        snprintf(places[CONV_BENCH_CUDA].machine, sizeof places->machine, "%s", options->gpu.name);
+        conv_bench_describe_machine(options, 0, places[CONV_BENCH_CUDA].machine);
 }
 
 static enum conv_status bench_layer(const struct conv_bench_options *options,
@@ -364,8 +360,9 @@ enum conv_status conv_bench_layers(const struct conv_bench_options *options, str
     enum conv_status status = CONV_OK;
     int count = 1, batch_count = (int)(sizeof batches / sizeof batches[0]);
     bool first = true;
-    const struct conv_bench_layer *list =
-        options->layer ? options->layer : conv_bench_shapes_list(&count);
+    const struct conv_bench_layer *list = &options->choice->bench.layer;
+    if (!list->channels)
+        list = conv_bench_shapes_list(&count);
     for (int i = 0; i < count; i++)
         for (int j = 0; j < (list[i].batch ? 1 : batch_count) && !status; j++) {
             status = bench_layer(options, &list[i], list[i].batch ? list[i].batch : batches[j],

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The results of `conv bench layers` as text, JSON, CSV and page.
+// The results of `conv bench layers` as text, JSON, CSV, chart and page.
 #include "bench/bench_layers.h"
+
+#include <math.h>
+
 #include "report/json.h"
 
 #define AT(figure) offsetof(struct conv_bench_line, figure)
@@ -127,6 +130,102 @@ static void print_csv(const struct conv_bench_layers_data *data,
         before);
 }
 
+// --- a bar chart in SVG --------------------------------------------------------------------------
+
+// A panel per place with a bar per line, below the two limits of every layer. Bars and limits are
+// lengths in percent of the panel's width; colours follow the reader's light or dark background.
+#define HEAD 60
+#define PANEL 56 // its title and the gap below it
+#define STEP 24
+
+static const char svg_head[] =
+    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"944\" height=\"%d\" role=\"img\">\n"
+    "<title>conv bench layers</title>\n<style>\n"
+    "text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-size:17px;font-weight:600}\n"
+    ".small{font-size:11px;fill:#59636e}.end{text-anchor:end}.panel{font-weight:600}\n"
+    ".page{fill:#fff}.limit{stroke:#9a6700;stroke-width:1.5;stroke-dasharray:5 4}\n"
+    ".variant{fill:#0969da}.shape{fill:#80b4ee}.competitor{fill:#bc4c00}\n"
+    "@media (prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.page{fill:#0d1117}"
+    ".limit{stroke:#d29922}\n.variant{fill:#4493f8}.shape{fill:#2a5590}.competitor{fill:#f0883e}}\n"
+    "</style>\n<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n"
+    "<text class=\"title\" x=\"20\" y=\"28\">%s, batch of %lld</text>\n"
+    "<text class=\"small\" x=\"20\" y=\"48\">TFLOP/s; cold caches; × over the variant above; "
+    "dashed: as fast as a copy of the same bytes, and multiply-adds in registers</text>\n";
+
+static void print_escaped(const char *text)
+{
+    for (; *text; text++)
+        if (*text == '<' || *text == '&')
+            printf("&#%d;", *text);
+        else
+            putchar(*text);
+}
+
+static bool is_bar(const struct conv_bench_line *line, int place)
+{
+    return (int)line->where == place && !*line->skipped;
+}
+
+static void print_bar(const struct conv_bench_line *line, double percent, int y)
+{
+    printf("<text class=\"end%s\" x=\"-8\" y=\"%d\">",
+           line->kind == CONV_BENCH_SHAPE ? " small" : "", y + 16);
+    print_escaped(line->name);
+    printf("</text>\n<rect class=\"%s\" y=\"%d\" width=\"%.2f%%\" height=\"16\" rx=\"2\"><title>",
+           conv_bench_table_kind(line->kind), y + 4, percent);
+    print_escaped(line->summary);
+    printf("; %d runs of %.3g to %.3g ms</title></rect>\n<text class=\"small\" x=\"%.2f%%\" "
+           "dx=\"6\" y=\"%d\">%.3g ms, %.3g TFLOP/s, %.0f %% of a copy",
+           (int)line->runs, line->ms_min, line->ms_max, percent, y + 16, line->ms,
+           line->tflop_per_s, 100 * line->share);
+    if (line->step > 0)
+        printf(", %.2f×", line->step);
+    puts("</text>");
+}
+
+static void print_svg(const struct conv_bench_layers_data *data,
+                      const struct conv_bench_table *table)
+{
+    struct conv_bench_amount amount = conv_bench_layers_amount(data, data->shape.images);
+    double limits[CONV_BENCH_PLACES][2], top[CONV_BENCH_PLACES]; // TFLOP/s
+    char title[160];
+    int height = HEAD, y = HEAD;
+    for (int p = 0; p < CONV_BENCH_PLACES; p++) {
+        limits[p][0] = table->places[p].copy_gb_per_s * amount.flops / amount.bytes / 1e3;
+        limits[p][1] = table->places[p].fma_rate;
+        top[p] = fmax(limits[p][0], limits[p][1]);
+        for (int i = 0; i < table->count; i++)
+            if (is_bar(&table->lines[i], p)) {
+                top[p] = fmax(top[p], table->lines[i].tflop_per_s);
+                height += STEP;
+            }
+        height += top[p] > 0 ? PANEL : 0;
+    }
+    conv_bench_layers_describe(data, "→", "×", title, sizeof title);
+    printf(svg_head, height, title, (long long)data->shape.images);
+    for (int p = 0; p < CONV_BENCH_PLACES; p++) {
+        int at = 24; // within the panel
+        if (top[p] <= 0)
+            continue;
+        printf("<svg x=\"206\" y=\"%d\" width=\"480\" overflow=\"visible\">\n"
+               "<text class=\"panel\" x=\"-186\" y=\"16\">",
+               y);
+        print_escaped(table->places[p].machine);
+        puts("</text>");
+        for (int i = 0; i < table->count; i++)
+            if (is_bar(&table->lines[i], p)) {
+                print_bar(&table->lines[i], 100 * table->lines[i].tflop_per_s / top[p], at);
+                at += STEP;
+            }
+        for (int i = 0; i < 2; i++)
+            printf("<line class=\"limit\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"24\" y2=\"%d\"/>\n",
+                   100 * limits[p][i] / top[p], 100 * limits[p][i] / top[p], at);
+        puts("</svg>");
+        y += at - 24 + PANEL;
+    }
+    puts("</svg>");
+}
+
 // --- the page ------------------------------------------------------------------------------------
 
 static enum conv_status write_page(const struct conv_bench_options *options,
@@ -169,5 +268,7 @@ enum conv_status conv_bench_layers_print(const struct conv_bench_options *option
         print_json(&result, stdout);
     if (options->format == CONV_BENCH_CSV)
         print_csv(data, table, first);
+    if (options->format == CONV_BENCH_SVG)
+        print_svg(data, table);
     return options->page->file ? write_page(options, &result, err) : CONV_OK;
 }

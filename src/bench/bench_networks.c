@@ -47,7 +47,7 @@ static const struct {
 struct sweep {
     const struct conv_bench_options *options;
     struct conv_bench_cublas *cublas;
-    char machine[160];
+    char machine[CONV_BENCH_MACHINE];
     bool said;                                        // why cuDNN is not measured
     int layers, too_large, compared, not_slower, far; // of the summary
     double worst;
@@ -214,7 +214,7 @@ static void print_head(const struct sweep *sweep)
     printf("Layers of %s in the exact order on %s; caches are cold. FP32, copy: share of the speed "
            "of multiply-adds in\nregisters, and of a copy of the same bytes. After the times of "
            "cuDNN and cuBLAS: ours over theirs.\n%-52s %5s",
-           sweep->options->network, sweep->machine, "layer", "batch");
+           sweep->options->choice->bench.network, sweep->machine, "layer", "batch");
     for (int i = 0; i < COLUMNS; i++)
         printf(" %*s", columns[i].width, columns[i].title);
     puts("  variant, tile (networks)");
@@ -225,7 +225,7 @@ static void print_summary(const struct sweep *sweep)
     double share = sweep->compared ? (double)sweep->not_slower / sweep->compared : 0;
     if (sweep->options->format == CONV_BENCH_JSON) {
         printf("{\"type\":\"bench-network-summary\",\"version\":\"" CONV_VERSION "\"");
-        conv_json_member(stdout, "network", sweep->options->network);
+        conv_json_member(stdout, "network", sweep->options->choice->bench.network);
         conv_json_member(stdout, "machine", sweep->machine);
         printf(",\"layers\":%d,\"too_large\":%d,\"beside_cudnn\":%d,\"share_not_slower\":%.4f,"
                "\"slower_than_1_3\":%d,\"worst\":%.4f",
@@ -287,21 +287,23 @@ static enum conv_status bench_one(struct sweep *sweep, const struct conv_layer_n
 static enum conv_status bench_list(struct sweep *sweep, struct conv_err *err)
 {
     const struct conv_bench_options *options = sweep->options;
-    const int *usual = options->on_cuda ? batches : cpu_batches, one[2] = {options->batch, 0};
+    const char *network = options->choice->bench.network;
+    const int one[2] = {options->choice->bench.batch, 0};
+    const int *list = *one ? one : options->on_cuda ? batches : cpu_batches;
     struct conv_layer_network from;
     enum conv_status status = CONV_OK;
     bool some = false;
     for (const char *at = NULL; (at = conv_layer_networks_next(at, &from)) && !status;) {
-        if (!conv_layer_networks_has(&from, options->network))
+        if (!conv_layer_networks_has(&from, network))
             continue;
         if (!some)
             print_head(sweep);
         some = true;
-        for (const int *batch = options->batch ? one : usual; *batch && !status; batch++)
+        for (const int *batch = list; *batch && !status; batch++)
             status = bench_one(sweep, &from, *batch, err);
     }
     if (!some)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: no network of the list", options->network);
+        return conv_err_set(err, CONV_ERR_USAGE, "%s: no network of the list", network);
     return status;
 }
 
@@ -312,13 +314,7 @@ enum conv_status conv_bench_networks(const struct conv_bench_options *options, s
     if (!sweep)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
     sweep->options = options;
-    char model[64];
-    conv_cpu_model(model, sizeof model);
-    if (options->on_cuda)
-        snprintf(sweep->machine, sizeof sweep->machine, "%s", options->gpu.name);
-    else
-        snprintf(sweep->machine, sizeof sweep->machine, "%d core%s of %s", options->jobs,
-                 options->jobs > 1 ? "s" : "", model);
+    conv_bench_describe_machine(options, options->on_cuda ? 0 : options->jobs, sweep->machine);
     if (options->on_cuda && conv_bench_cublas_open(&sweep->cublas, options->ordinal, &reason))
         fprintf(stderr, "conv: %s\n", reason.text);
     enum conv_status status = bench_list(sweep, err);

@@ -189,8 +189,7 @@ static enum conv_status cpu_copy(struct conv_bench_place *place, uint8_t *to, co
     return cpu_run(place, &work, ns, err);
 }
 
-// --- multiply-adds in registers alone: the speed that no layer can exceed on a core
-// ----------------
+// --- multiply-adds in registers alone: the speed that no layer can exceed on a core --------------
 
 // Independent sums: more than the latency (4 cycles) times the units (2) of any of these
 // processors.

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/features.h"
 #include "bench/bench.h"
 #include "report/json.h"
 #include "report/report.h"
@@ -337,6 +338,18 @@ enum conv_status conv_bench_page_finish(struct conv_page *page,
     enum conv_status status = conv_page_finish(page, whole ? record : NULL, err);
     free(record);
     return status;
+}
+
+void conv_bench_describe_machine(const struct conv_bench_options *options, int cores, char *name)
+{
+    char model[64];
+    conv_cpu_model(model, sizeof model);
+    if (cores == 0)
+        snprintf(name, CONV_BENCH_MACHINE, "%s", options->gpu.name);
+    else if (cores == 1)
+        snprintf(name, CONV_BENCH_MACHINE, "one core of %s", model);
+    else
+        snprintf(name, CONV_BENCH_MACHINE, "%d cores of %s", cores, model);
 }
 
 void conv_bench_progress(bool shown, const char *name)

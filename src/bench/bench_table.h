@@ -10,6 +10,7 @@
 #define CONV_BENCH_MOST_LINES 128
 #define CONV_BENCH_MOST_RUNS 21 // of one kernel
 #define CONV_BENCH_MOST_COPIES 2048
+#define CONV_BENCH_MACHINE 160 // bytes of its name
 
 enum conv_bench_kind {
     CONV_BENCH_COPY,       // the same bytes copied: the yardstick
@@ -74,8 +75,8 @@ struct conv_bench_form {
 
 // One place of a table.
 struct conv_bench_yardsticks {
-    char machine[160]; // "NVIDIA H200"; empty: nothing was measured here
-    double last_ms;    // per image, of the last variant; 0: there is none
+    char machine[CONV_BENCH_MACHINE]; // "NVIDIA H200"; empty: nothing was measured here
+    double last_ms;                   // per image, of the last variant; 0: there is none
     double copy_ns[CONV_BENCH_MOST_COPIES], fma_tflop_per_s[CONV_BENCH_MOST_COPIES];
     int copy_count, fma_count;
     struct conv_bench_amount copied; // by each copy

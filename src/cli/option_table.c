@@ -358,6 +358,8 @@ const struct conv_option conv_option_table[] = {
              "other)"},
     {FLAG(NEUTRAL, "csv", 0, bench.csv), .commands = KERNELS | LAYERS | STREAMS,
      .help = "bench kernels, bench layers and bench streams: print comma-separated values"},
+    {FLAG(NEUTRAL, "svg", 0, bench.svg), .commands = LAYERS,
+     .help = "bench layers: print a bar chart in SVG"},
 };
 
 _Static_assert(sizeof conv_option_table / sizeof conv_option_table[0] <= CONV_OPTIONS_MOST,
@@ -458,8 +460,9 @@ const struct conv_option_rule conv_option_rules[] = {
     {EXCLUDES("on-error", "fail-fast")},
     {EXCLUDES("on-error", "in-place"), .choice = "copy", .commands = RUN,
      .reason = "an image that fails stays as it is"},
-    {EXCLUDES("json", "csv")},
-    {ALLOWS("shape", "maps", "kernel", "html", "stride", "padding", "dilation", "groups"),
+    {EXCLUDES("json", "csv", "svg")},
+    {EXCLUDES("csv", "svg")},
+    {ALLOWS("shape", "maps", "kernel", "html", "svg", "stride", "padding", "dilation", "groups"),
      .commands = LAYERS},
     {ALLOWS("network", "batch-size", "jobs"), .commands = LAYERS},
     {EXCLUDES("network", "shape", "variant", "precision", "csv")},

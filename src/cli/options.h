@@ -168,7 +168,7 @@ struct conv_bench_choice {
     const char *network;           // --network
     int batch;                     // --batch-size, 0: not given
     const char *compare_path;      // of bench kernels: an earlier result
-    bool csv;
+    bool csv, svg;
 };
 
 struct conv_options {

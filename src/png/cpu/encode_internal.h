@@ -49,8 +49,8 @@ enum conv_row_filter conv_encode_rows_choose(struct conv_encode_rows *rows);
 uint8_t *conv_encode_rows_put(const struct conv_encode_rows *rows, uint8_t *dst,
                               enum conv_row_filter filter);
 
-// True if the row equals the one above.
-bool conv_encode_rows_is_repeated(const struct conv_encode_rows *rows);
+// True if `n` bytes of each plane's row, from `x` on, equal those above.
+bool conv_encode_rows_is_repeated(const struct conv_encode_rows *rows, size_t x, size_t n);
 
 // As conv_encode_rows_put with CONV_ROW_UP, for such a row.
 uint8_t *conv_encode_rows_put_repeated(const struct conv_encode_rows *rows, uint8_t *dst);

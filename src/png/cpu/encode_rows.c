@@ -137,18 +137,13 @@ static void put_columns(const struct conv_encode_rows *rows, uint8_t *dst,
     rows->functions->join(dst, residual, planes, n);
 }
 
-static bool is_repeated(const struct conv_encode_rows *rows, size_t x, size_t n)
+bool conv_encode_rows_is_repeated(const struct conv_encode_rows *rows, size_t x, size_t n)
 {
     for (int p = 0; p < rows->planes; p++) {
         if (memcmp(rows->row[p] + x, rows->above[p] + x, n) != 0)
             return false;
     }
     return true;
-}
-
-bool conv_encode_rows_is_repeated(const struct conv_encode_rows *rows)
-{
-    return is_repeated(rows, 0, rows->width);
 }
 
 uint8_t *conv_encode_rows_put_repeated(const struct conv_encode_rows *rows, uint8_t *dst)
@@ -171,7 +166,7 @@ uint8_t *conv_encode_rows_put(const struct conv_encode_rows *rows, uint8_t *dst,
     for (size_t x = 0, n; x < width; x += n) {
         n = !skips || width - x < 2 * PIECE ? width - x : PIECE;
         // Both filters produce 0 if this column and the one to the left equal those above.
-        if (skips && is_repeated(rows, x - (x > 0), n + (x > 0)))
+        if (skips && conv_encode_rows_is_repeated(rows, x - (x > 0), n + (x > 0)))
             memset(dst, 0, n * planes);
         else
             put_columns(rows, dst, filter, x, n);

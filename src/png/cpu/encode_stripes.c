@@ -43,7 +43,7 @@ static size_t fill_stripe(const struct conv_encoder *encoder, struct conv_encode
     for (int i = 0; i < count; i++) {
         conv_encode_rows_next(rows, y + i);
         chosen = chosen && i % ROWS_PER_CHOICE > 0;
-        if (encoder->level > 0 && conv_encode_rows_is_repeated(rows)) {
+        if (encoder->level > 0 && conv_encode_rows_is_repeated(rows, 0, rows->width)) {
             dst = conv_encode_rows_put_repeated(rows, dst);
             continue;
         }

@@ -149,7 +149,7 @@ int conv_unfilter_wave_threads(size_t size)
     return threads < 1 ? 1 : threads < THREADS ? (int)threads : THREADS;
 }
 
-static uint8_t *row_of(const struct conv_unfilter_wave *wave, unsigned y)
+uint8_t *conv_unfilter_wave_row(const struct conv_unfilter_wave *wave, unsigned y)
 {
     return wave->rows + (y & wave->last) * wave->pitch;
 }
@@ -167,7 +167,7 @@ void conv_unfilter_wave_start(struct conv_unfilter_wave *wave, const struct conv
         .last = rows_of(threads) - 1,
         .pitch = pitch_of(size),
     };
-    memset(row_of(wave, wave->last), 0, wave->pitch); // above the first row
+    memset(conv_unfilter_wave_row(wave, wave->last), 0, wave->pitch); // above the first row
 }
 
 static void publish(struct conv_unfilter_wave *wave, unsigned y, size_t bytes)
@@ -227,8 +227,9 @@ unsigned conv_unfilter_wave_next(struct conv_unfilter_wave *wave, unsigned y, ui
 {
     const int filter = raw[0];
     const size_t size = wave->size, pixel = (size_t)wave->pixel;
-    uint8_t *src[2] = {raw + 1, raw + size + 2}, *dst[2] = {row_of(wave, y), row_of(wave, y + 1)};
-    const uint8_t *above = row_of(wave, y - 1);
+    uint8_t *src[2] = {raw + 1, raw + size + 2},
+            *dst[2] = {conv_unfilter_wave_row(wave, y), conv_unfilter_wave_row(wave, y + 1)};
+    const uint8_t *above = conv_unfilter_wave_row(wave, y - 1);
     if (filter >= CONV_UNFILTER_COUNT) {
         atomic_store_explicit(&wave->bad_filter, true, memory_order_relaxed);
         return 0;
@@ -263,11 +264,6 @@ unsigned conv_unfilter_wave_next(struct conv_unfilter_wave *wave, unsigned y, ui
             publish(wave, y + 1, readable);
     }
     return pair ? 2 : 1;
-}
-
-const uint8_t *conv_unfilter_wave_row(const struct conv_unfilter_wave *wave, unsigned y)
-{
-    return row_of(wave, y);
 }
 
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y)

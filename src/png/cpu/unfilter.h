@@ -105,7 +105,7 @@ unsigned conv_unfilter_wave_next(struct conv_unfilter_wave *wave, unsigned y, ui
                                  size_t count);
 
 // Row `y`, which may be read until conv_unfilter_wave_end.
-const uint8_t *conv_unfilter_wave_row(const struct conv_unfilter_wave *wave, unsigned y);
+uint8_t *conv_unfilter_wave_row(const struct conv_unfilter_wave *wave, unsigned y);
 void conv_unfilter_wave_end(struct conv_unfilter_wave *wave, unsigned y);
 
 // Lets all calls that wait return 0. Any thread.
