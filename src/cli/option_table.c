@@ -63,6 +63,7 @@ const char *conv_command_name(char *text, size_t size, enum conv_command command
 
 #define NEUTRAL CONV_OPTION_NEUTRAL
 #define DECIDES CONV_OPTION_DECIDES
+#define PARSED CONV_OPTION_PARSED
 #define MEMBERS CONV_OPTION_MEMBERS
 #define ROW(EFFECT, NAME, LETTER, ARG, KIND, FIELD)                                                \
     .effect = EFFECT, .name = NAME, .letter = LETTER, .arg = ARG, .kind = KIND,                    \
@@ -140,7 +141,7 @@ const struct conv_option conv_option_table[] = {
              "the same settings and unchanged since"},
     {FLAG(NEUTRAL, "dry-run", 0, outputs.dry_run), .commands = RUN | LAYER,
      .help = "print what would be done and why; write nothing"},
-    {STRING(MEMBERS, "shard", 0, "SHARD", inputs.shard_text), .commands = RUN | LAYER,
+    {STRING(PARSED, "shard", 0, "SHARD", inputs.shard_text), .commands = RUN | LAYER,
      .values = "auto",
      .help =
          "process only the images of shard I of N, counted from 0: I/N, or auto: as Slurm or MPI "
@@ -154,26 +155,26 @@ const struct conv_option conv_option_table[] = {
      .commands = RUN | LAYER,
      .help = "divide archives as a whole (default for several of them), or the members of each "
              "(default for one); members of one sample stay together"},
-    {STRING(DECIDES, "kernel", 'k', "SPEC", filter.settings.kernel), .commands = FILTERING | LAYERS,
+    {STRING(PARSED, "kernel", 'k', "SPEC", filter.settings.kernel), .commands = FILTERING | LAYERS,
      .section = "Filter",
      .help = "the kernel of the filter 'custom': '3x3: -2,-1,0 -1,1,1 0,1,2', '1 2 1 2 4 2 1 2 1', "
              "or @FILE in libvips' matrix format; bench layers: its size, N or HEIGHTxWIDTH"},
-    {STRING(DECIDES, "size", 0, "3|5", filter.size_text), .commands = FILTERING, .values = "3 5",
+    {STRING(PARSED, "size", 0, "3|5", filter.size_text), .commands = FILTERING, .values = "3 5",
      .help = "use the 3x3 or 5x5 version of the filter (default: as its name says)"},
-    {STRING(DECIDES, "divisor", 0, "N|sum", filter.settings.divisor), .commands = FILTERING,
+    {STRING(PARSED, "divisor", 0, "N|sum", filter.settings.divisor), .commands = FILTERING,
      .values = "sum",
      .help = "divide by N, or by the sum of the coefficients (default: the filter's own divisor)"},
-    {STRING(DECIDES, "bias", 0, "N", filter.settings.bias), .commands = FILTERING | LAYER,
+    {STRING(PARSED, "bias", 0, "N", filter.settings.bias), .commands = FILTERING | LAYER,
      .help = "add N, on the scale of 8-bit samples (default: the filter's own bias); conv layer: "
              "FILE with one number per map, in a format of WEIGHTS"},
-    {FLAG(DECIDES, "flip", 0, filter.settings.flip), .commands = FILTERING,
+    {FLAG(PARSED, "flip", 0, filter.settings.flip), .commands = FILTERING,
      .help = "rotate the kernel by 180 degrees: convolution instead of correlation"},
-    {STRING(DECIDES, "border", 0, "MODE", filter.border_text), .commands = FILTERING | LAYER,
+    {STRING(PARSED, "border", 0, "MODE", filter.border_text), .commands = FILTERING | LAYER,
      .values = "replicate reflect reflect101 wrap constant",
      .help = "pixels outside the image: replicate (default; also edge, clamp, nearest, copy), "
              "reflect, reflect101, wrap (tile, repeat), constant[:V] (black; default of conv "
              "layer: constant:0)"},
-    {CHOICE(DECIDES, "alpha", 0, "MODE", filter.alpha, conv_alpha_names),
+    {CHOICE(PARSED, "alpha", 0, "MODE", filter.alpha, conv_alpha_names),
      .commands = RUN | VERIFY | STREAMS, .section = "Output",
      .help = "the alpha channel: premultiply (default where flat areas stay as they are: blur, "
              "sharpen), keep (default otherwise) or filter"},
@@ -185,12 +186,12 @@ const struct conv_option conv_option_table[] = {
     {FLAG(DECIDES, "linear", 0, filter.blend.linear), .commands = RUN,
      .help = "filter in linear light, with 16 bits inside: samples follow sRGB's curve, or the "
              "gamma that a PNG states"},
-    {STRING(DECIDES, "mix", 0, "P", filter.mix_text), .commands = RUN,
+    {STRING(PARSED, "mix", 0, "P", filter.mix_text), .commands = RUN,
      .help = "blend the results: P per cent of the result and the rest of the original"},
-    {STRING(DECIDES, "roi", 0, "WxH+X+Y", filter.roi_text), .commands = RUN,
+    {STRING(PARSED, "roi", 0, "WxH+X+Y", filter.roi_text), .commands = RUN,
      .help = "filter this region only; the rest of the pixels stay unchanged (but JPEG is encoded "
              "again)"},
-    {CHOICE(DECIDES, "output-type", 0, "TYPE", outputs.type, output_type_choices),
+    {CHOICE(PARSED, "output-type", 0, "TYPE", outputs.type, output_type_choices),
      .commands = RUN | LAYER,
      .help = "type of the results: same (default), u8 or u16: 8 or 16 bits per sample; f32: .npy "
              "files of float32, neither rounded nor clamped; conv layer: f32 (default) or f16"},
@@ -223,11 +224,11 @@ const struct conv_option conv_option_table[] = {
      .help = "replace write-protected files as well (default: refuse to)"},
     {FLAG(NEUTRAL, "fsync", 0, outputs.fsync), .commands = RUN | LAYER,
      .help = "flush each output to the disk before it gets its name"},
-    {STRING(DECIDES, "to", 0, "FORMAT", outputs.to_text), .commands = RUN,
+    {STRING(PARSED, "to", 0, "FORMAT", outputs.to_text), .commands = RUN,
      .values = "png jpg tif webp pnm ppm pgm pam",
      .help = "write png, jpg, tif, webp, pnm, ppm, pgm or pam (default: by the name of the output, "
              "or as the input)"},
-    {STRING(DECIDES, "quality", 'Q', "N|keep", outputs.quality_text), .commands = RUN,
+    {STRING(PARSED, "quality", 'Q', "N|keep", outputs.quality_text), .commands = RUN,
      .values = "keep 60 75 85 90 95 100",
      .help = "quality of JPEG and lossy WebP: keep (default: that of JPEG input, else 90), or "
              "1 (smallest) to 100; JPEG has colours at full resolution from 90 on"},
@@ -235,7 +236,7 @@ const struct conv_option conv_option_table[] = {
      .help = "write progressive JPEG (default: only if the input is progressive)"},
     {FLAG(DECIDES, "optimize", 0, outputs.codec.optimize), .commands = RUN,
      .help = "write JPEG with Huffman codes made for each image: smaller files, slower"},
-    {STRING(DECIDES, "encoder", 0, "NAME", outputs.encoder_text), .commands = RUN | STREAMS | CODEC,
+    {STRING(PARSED, "encoder", 0, "NAME", outputs.encoder_text), .commands = RUN | STREAMS | CODEC,
      .values = "fast libpng stb", .help = "PNG encoder: fast (default), libpng or stb"},
     {INT(DECIDES, "compress", 'z', "N", outputs.codec.level, 0, 12),
      .commands = RUN | STREAMS | CODEC, .values = "0 1 2 3 4 5 6 7 8 9 10 11 12",
@@ -299,21 +300,21 @@ const struct conv_option conv_option_table[] = {
     {FLAG(NEUTRAL, "help", 'h', help), .commands = EVERY,
      .help = "print this text, or the options of the command before it; -h: the short form"},
     {FLAG(NEUTRAL, "version", 'V', version), .commands = EVERY, .help = "print the version"},
-    {STRING(DECIDES, "stride", 0, "N", filter.layer.stride_text), .commands = LAYER | LAYERS,
+    {STRING(PARSED, "stride", 0, "N", filter.layer.stride_text), .commands = LAYER | LAYERS,
      .section = "conv layer",
      .help = "compute every Nth output of both axes (default: 1), or HEIGHTxWIDTH"},
-    {STRING(DECIDES, "padding", 0, "MODE", filter.layer.padding), .commands = LAYER | LAYERS,
+    {STRING(PARSED, "padding", 0, "MODE", filter.layer.padding), .commands = LAYER | LAYERS,
      .values = "valid same same_upper same_lower",
      .help =
          "samples around the input: valid (default), same (the output is as large as the "
          "input), same_upper, same_lower, N on each side, HEIGHTxWIDTH, or TOP:BOTTOMxLEFT:RIGHT"},
-    {STRING(DECIDES, "dilation", 0, "N", filter.layer.dilation_text), .commands = LAYER | LAYERS,
+    {STRING(PARSED, "dilation", 0, "N", filter.layer.dilation_text), .commands = LAYER | LAYERS,
      .help = "samples from one tap of the kernel to the next (default: 1), or HEIGHTxWIDTH"},
-    {INT(DECIDES, "groups", 0, "N", filter.layer.groups, 1, 1 << 20), .commands = LAYER | LAYERS,
+    {INT(PARSED, "groups", 0, "N", filter.layer.groups, 1, 1 << 20), .commands = LAYER | LAYERS,
      .help = "divide channels and maps into N groups; a map reads the channels of its group"},
-    {CHOICE(DECIDES, "activation", 0, "NAME", filter.layer.activation, conv_layer_activations),
+    {CHOICE(PARSED, "activation", 0, "NAME", filter.layer.activation, conv_layer_activations),
      .commands = LAYER, .help = "apply to each output: none (default), relu, tanh or abs"},
-    {CHOICE(DECIDES, "precision", 0, "MODE", filter.layer.precision, conv_layer_precisions),
+    {CHOICE(PARSED, "precision", 0, "MODE", filter.layer.precision, conv_layer_precisions),
      .commands = LAYER | LAYERS,
      .help =
          "how results may deviate: exact (default), with the same bits on every device; fast, with "
@@ -322,7 +323,7 @@ const struct conv_option conv_option_table[] = {
          "precise ones)"},
     {CHOICE(DECIDES, "range", 0, "MAX", filter.layer.range, range_choices), .commands = LAYER,
      .help = "scale integer samples to 0..1 or 0..255 (default: 1 for images)"},
-    {STRING(DECIDES, "pool", 0, "KINDS", filter.layer.pool), .commands = LAYER,
+    {STRING(PARSED, "pool", 0, "KINDS", filter.layer.pool), .commands = LAYER,
      .values = "mean std max energy mean,std",
      .help =
          "write features of a filter bank instead of maps: mean, std, max, energy of every map, or "

@@ -41,6 +41,7 @@ enum conv_option_kind {
 enum conv_option_effect {
     CONV_OPTION_NEUTRAL = 1, // no byte of a result
     CONV_OPTION_DECIDES,     // results
+    CONV_OPTION_PARSED,      // results, or members, by what its text is parsed into
     CONV_OPTION_MEMBERS,     // which members an archive has, or their names
 };
 

@@ -83,11 +83,8 @@ static void print_bank(FILE *out, const struct conv_bank *bank, const struct con
 }
 
 // Without `input` and `input_divisor`, which follow from the file and --range.
-static void print_layer(FILE *out, const struct conv_settings *settings)
+static void print_layer(FILE *out, const struct conv_layer_setup *setup)
 {
-    const struct conv_layer_setup *setup = settings->layer;
-    if (!setup)
-        return;
     const struct conv_layer *layer = &setup->layer;
     fprintf(out,
             "layer %d maps, %d channels, groups %d, kernel %dx%d, stride %d %d, "
@@ -105,90 +102,40 @@ static void print_layer(FILE *out, const struct conv_settings *settings)
 
 // --- options -------------------------------------------------------------------------------------
 
-static void print_border(FILE *out, const struct conv_settings *settings)
+// The values of options whose rows are PARSED.
+static void print_parsed(FILE *out, const struct conv_settings *settings)
 {
     const struct conv_options *options = settings->options;
-    if (!settings->layer && options->filter.border != CONV_BORDER_REPLICATE)
-        fprintf(out, "border=%s:%d\n", conv_filter_border_name(options->filter.border),
-                options->filter.border_value);
-}
-
-static void print_alpha(FILE *out, const struct conv_settings *settings)
-{
-    struct conv_filter_choice choice = settings->options->filter;
-    conv_options_choose_alpha(&choice, settings->options, settings->filters,
-                              settings->filter_count);
-    if (!settings->layer && choice.alpha != CONV_ALPHA_KEEP)
-        fprintf(out, "alpha=%d:%x\n", choice.alpha, choice.alpha_kept);
-}
-
-static void print_blend(FILE *out, const struct conv_settings *settings)
-{
-    const struct conv_blend *blend = &settings->options->filter.blend;
+    const struct conv_output_options *outputs = &options->outputs;
+    const struct conv_shard *shard = &options->inputs.shard;
+    struct conv_filter_choice choice = options->filter;
+    const struct conv_blend *blend = &choice.blend;
+    if (settings->layer) {
+        print_layer(out, settings->layer);
+    } else {
+        print_filters(out, settings);
+        conv_options_choose_alpha(&choice, options, settings->filters, settings->filter_count);
+        if (choice.border != CONV_BORDER_REPLICATE)
+            fprintf(out, "border=%s:%d\n", conv_filter_border_name(choice.border),
+                    choice.border_value);
+        if (choice.alpha != CONV_ALPHA_KEEP)
+            fprintf(out, "alpha=%d:%x\n", choice.alpha, choice.alpha_kept);
+        if (outputs->type != CONV_OUTPUT_SAME)
+            fprintf(out, "output-type=%d\n", outputs->type);
+    }
     if (blend->original)
         fprintf(out, "mix=%d\n", CONV_BLEND_WHOLE - blend->original);
     if (blend->width)
         fprintf(out, "roi=%dx%d+%d+%d\n", blend->width, blend->height, blend->x, blend->y);
-}
-
-static void print_shard(FILE *out, const struct conv_settings *settings)
-{
-    const struct conv_shard *shard = &settings->options->inputs.shard;
-    if (shard->count)
+    if (outputs->to)
+        fprintf(out, "to=%s\n", outputs->to->name);
+    if (outputs->codec.encoder)
+        fprintf(out, "encoder=%s\n", outputs->codec.encoder->name);
+    if (outputs->codec.quality)
+        fprintf(out, "quality=%d\n", outputs->codec.quality);
+    if (shard->count && settings->members)
         fprintf(out, "shard=%d/%d\n", shard->index, shard->count);
 }
-
-static void print_output_type(FILE *out, const struct conv_settings *settings)
-{
-    if (!settings->layer && settings->options->outputs.type != CONV_OUTPUT_SAME)
-        fprintf(out, "output-type=%d\n", settings->options->outputs.type);
-}
-
-static void print_encoder(FILE *out, const struct conv_settings *settings)
-{
-    if (settings->options->outputs.codec.encoder)
-        fprintf(out, "encoder=%s\n", settings->options->outputs.codec.encoder->name);
-}
-
-static void print_quality(FILE *out, const struct conv_settings *settings)
-{
-    if (settings->options->outputs.codec.quality)
-        fprintf(out, "quality=%d\n", settings->options->outputs.codec.quality);
-}
-
-static void print_to(FILE *out, const struct conv_settings *settings)
-{
-    if (settings->options->outputs.to)
-        fprintf(out, "to=%s\n", settings->options->outputs.to->name);
-}
-
-// Options whose field is text with a syntax of its own, or which take effect through others.
-static const struct {
-    const char *option;
-    void (*print)(FILE *out, const struct conv_settings *settings); // NULL: another row prints it
-} parsed[] = {
-    {"kernel", print_filters},
-    {"size", NULL},
-    {"divisor", NULL},
-    {"bias", NULL},
-    {"flip", NULL},
-    {"border", print_border},
-    {"alpha", print_alpha},
-    {"mix", print_blend},
-    {"roi", NULL},
-    {"output-type", print_output_type},
-    {"to", print_to},
-    {"encoder", print_encoder},
-    {"quality", print_quality},
-    {"shard", print_shard},
-    {"stride", print_layer},
-    {"padding", NULL},
-    {"dilation", NULL},
-    {"groups", NULL},
-    {"activation", NULL},
-    {"precision", NULL},
-    {"pool", NULL},
-};
 
 static void print_string(FILE *out, const char *name, const char *text)
 {
@@ -229,20 +176,6 @@ static void print_field(FILE *out, const struct conv_option *row, const void *fi
         fprintf(out, "%s=%" PRIu64 "\n", row->name, *(const uint64_t *)field);
 }
 
-static void print_option(FILE *out, const struct conv_settings *settings,
-                         const struct conv_option *row, const struct conv_options *usual)
-{
-    for (size_t i = 0; i < sizeof parsed / sizeof parsed[0]; i++) {
-        if (strcmp(row->name, parsed[i].option) != 0)
-            continue;
-        if (parsed[i].print)
-            parsed[i].print(out, settings);
-        return;
-    }
-    print_field(out, row, (const char *)settings->options + row->offset,
-                (const char *)usual + row->offset);
-}
-
 enum conv_status conv_settings_text(char **text, const struct conv_settings *settings,
                                     struct conv_err *err)
 {
@@ -252,11 +185,13 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
     if (!out)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
     conv_options_set_defaults(&usual);
+    print_parsed(out, settings);
     for (size_t i = 0; i < conv_option_count; i++) {
         const struct conv_option *row = &conv_option_table[i];
         if (row->effect == CONV_OPTION_DECIDES ||
             (row->effect == CONV_OPTION_MEMBERS && settings->members))
-            print_option(out, settings, row, &usual);
+            print_field(out, row, (const char *)settings->options + row->offset,
+                        (const char *)&usual + row->offset);
     }
     for (int i = 0; i < settings->input_count && settings->members; i++)
         print_string(out, "input", settings->inputs[i]);
