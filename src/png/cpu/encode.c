@@ -48,6 +48,11 @@ void conv_encode_set_effort(struct conv_encoder *encoder, int level)
                                        search_effort[level].skip_shift);
 }
 
+static const struct conv_encode_way *way_of(int level)
+{
+    return level <= 1 ? &conv_encode_stripes : &conv_encode_whole;
+}
+
 enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsigned features,
                                   size_t max_chunk, struct conv_err *err)
 {
@@ -56,6 +61,7 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
     if (!made)
         return conv_encode_out_of_memory(err);
     made->level = level;
+    made->way = way_of(level);
     made->features = features;
     made->bands_from = CONV_ENCODE_BANDS_FROM;
     made->band_bytes = CONV_ENCODE_BAND;
@@ -127,10 +133,11 @@ static bool make_task(struct conv_encode_task *task, const struct conv_image *sr
 size_t conv_encode_room(const struct conv_encoder *encoder, const struct conv_image *shape)
 {
     struct conv_encode_task task;
+    struct conv_encode_bands bands;
     if (!make_task(&task, shape))
         return SIZE_MAX;
-    return encoder->level <= 1 ? conv_encode_stripes_room(encoder, &task)
-                               : conv_encode_whole_room(encoder, &task);
+    encoder->way->plan(&bands, encoder, &task);
+    return encoder->way->room(encoder, &bands);
 }
 
 size_t conv_encode_bytes(int level, const struct conv_image *shape)
@@ -139,7 +146,7 @@ size_t conv_encode_bytes(int level, const struct conv_image *shape)
     if (!make_task(&task, shape))
         return SIZE_MAX;
     size_t bytes = conv_encode_rows_scratch(shape, false);
-    bytes += level <= 1 ? conv_encode_stripe_bytes(&task) : conv_encode_whole_bytes(&task);
+    bytes += way_of(level)->filtered_bytes(&task, 0);
     if (level > LAST_SEARCH_LEVEL) // other tables are smaller than what runs leave free for them
         bytes += LIBDEFLATE_TABLES;
     return __builtin_add_overflow(bytes, task.all_bytes, &bytes) ? SIZE_MAX : bytes;
@@ -155,22 +162,12 @@ enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buf
     if (!make_task(&task, src) ||
         !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src, source != NULL)))
         return conv_encode_out_of_memory(err);
-    enum conv_status status = encoder->level <= 1 ? conv_encode_stripes(encoder, file, &task, err)
-                                                  : conv_encode_whole(encoder, file, &task, err);
+    enum conv_status status = encoder->way->encode(encoder, file, &task, err);
     // A cancelled encoder leaves an incomplete file.
     return !status && conv_cancel_is_asked(encoder->stop) ? conv_encode_cancelled(err) : status;
 }
 
 // --- some rows at a time -------------------------------------------------------------------------
-
-static void plan_bands(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                       const struct conv_encode_task *task)
-{
-    if (encoder->level <= 1)
-        conv_encode_stripes_plan(bands, encoder, task);
-    else
-        conv_encode_whole_plan(bands, encoder, task);
-}
 
 int conv_encode_some_rows(const struct conv_encoder *encoder, const struct conv_image *shape)
 {
@@ -178,7 +175,7 @@ int conv_encode_some_rows(const struct conv_encoder *encoder, const struct conv_
     struct conv_encode_bands bands;
     if (!make_task(&task, shape))
         return 0;
-    plan_bands(&bands, encoder, &task);
+    encoder->way->plan(&bands, encoder, &task);
     return bands.count > 1 ? bands.rows : 0;
 }
 
@@ -189,12 +186,10 @@ size_t conv_encode_some_bytes(const struct conv_encoder *encoder, const struct c
     struct conv_encode_bands bands;
     if (!make_task(&task, shape))
         return SIZE_MAX;
-    plan_bands(&bands, encoder, &task);
+    encoder->way->plan(&bands, encoder, &task);
     bands.count = (rows - 1) / bands.rows + 1;
     return conv_encode_rows_scratch(shape, false) + conv_encode_bands_room(&bands) +
-           (encoder->level <= 1 ? conv_encode_stripe_bytes(&task)
-                                : conv_encode_some_filtered(&task, rows)) +
-           conv_encode_tables_bytes(encoder->level);
+           encoder->way->filtered_bytes(&task, rows) + conv_encode_tables_bytes(encoder->level);
 }
 
 enum conv_status conv_encode_some(struct conv_encoder *encoder, struct conv_buffer *file,
@@ -206,8 +201,7 @@ enum conv_status conv_encode_some(struct conv_encoder *encoder, struct conv_buff
     if (!make_task(&task, src) ||
         !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src, false)))
         return conv_encode_out_of_memory(err);
-    return encoder->level <= 1 ? conv_encode_stripes_some(encoder, file, &task, from, to, err)
-                               : conv_encode_whole_some(encoder, file, &task, from, to, err);
+    return encoder->way->some(encoder, file, &task, from, to, err);
 }
 
 // --- chunks --------------------------------------------------------------------------------------

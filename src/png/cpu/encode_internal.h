@@ -65,6 +65,7 @@ uint8_t *conv_encode_rows_put_repeated(const struct conv_encode_rows *rows, uint
 // Each thread that encodes a large image has one of its own.
 struct conv_encoder {
     int level;
+    const struct conv_encode_way *way;
     unsigned features;
     size_t max_chunk;
     const atomic_int *stop; // may be NULL
@@ -121,42 +122,26 @@ size_t conv_encode_frames(size_t stripes);
 
 struct conv_encode_bands;
 
-// --- encode_stripes.c: levels 0 and 1 ------------------------------------------------------------
+// --- levels 0 and 1: encode_stripes.c; 2 to 12: encode_whole.c -----------------------------------
 
-// The capacity of *file that conv_encode_stripes needs; SIZE_MAX if it does not fit.
-size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
-                                const struct conv_encode_task *task);
-enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
-                                     const struct conv_encode_task *task, struct conv_err *err);
+struct conv_encode_way {
+    // The bands of such an image, without their context, and the capacity of *file that `encode`
+    // needs for it; SIZE_MAX if it does not fit.
+    void (*plan)(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                 const struct conv_encode_task *task);
+    size_t (*room)(const struct conv_encoder *encoder, const struct conv_encode_bands *bands);
+    enum conv_status (*encode)(struct conv_encoder *encoder, struct conv_buffer *file,
+                               const struct conv_encode_task *task, struct conv_err *err);
+    // As conv_encode_some.
+    enum conv_status (*some)(struct conv_encoder *encoder, struct conv_buffer *file,
+                             const struct conv_encode_task *task, int from, int to,
+                             struct conv_err *err);
+    // Bytes of the memory for filtered rows, with those that are tried, of `encode` (`rows` is 0)
+    // or of `some` with that many rows.
+    size_t (*filtered_bytes)(const struct conv_encode_task *task, int rows);
+};
 
-// The bands of such an image, without their context; and conv_encode_some.
-void conv_encode_stripes_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                              const struct conv_encode_task *task);
-enum conv_status conv_encode_stripes_some(struct conv_encoder *encoder, struct conv_buffer *file,
-                                          const struct conv_encode_task *task, int from, int to,
-                                          struct conv_err *err);
-
-// Bytes of the memory for filtered rows.
-size_t conv_encode_stripe_bytes(const struct conv_encode_task *task);
-
-// --- encode_whole.c: levels 2 to 12 --------------------------------------------------------------
-
-// As conv_encode_stripes_room.
-size_t conv_encode_whole_room(const struct conv_encoder *encoder,
-                              const struct conv_encode_task *task);
-enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
-                                   const struct conv_encode_task *task, struct conv_err *err);
-
-// As for stripes; and the bytes of the memory for filtered rows if `rows` are encoded at once.
-void conv_encode_whole_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                            const struct conv_encode_task *task);
-size_t conv_encode_some_filtered(const struct conv_encode_task *task, int rows);
-enum conv_status conv_encode_whole_some(struct conv_encoder *encoder, struct conv_buffer *file,
-                                        const struct conv_encode_task *task, int from, int to,
-                                        struct conv_err *err);
-
-// Bytes of the memory for filtered rows, with those that are tried.
-size_t conv_encode_whole_bytes(const struct conv_encode_task *task);
+extern const struct conv_encode_way conv_encode_stripes, conv_encode_whole;
 
 // --- encode_bands.c: large images ----------------------------------------------------------------
 

@@ -112,45 +112,37 @@ static void put_rows(struct stream *stream, const struct conv_encoder *encoder,
 
 static bool prepare_band(struct conv_encoder *encoder, const struct conv_encode_bands *bands)
 {
-    const struct stripe *stripe = bands->context;
-    return conv_buffer_reserve(&encoder->filtered, filtered_bytes(*stripe));
+    return conv_buffer_reserve(&encoder->filtered, bands->prepared);
 }
 
 static uint8_t *put_band(struct conv_encoder *encoder, const struct conv_encode_bands *bands,
                          struct conv_encode_band *band, uint8_t *at)
 {
+    const struct conv_encode_task *task = bands->task;
     struct conv_encode_rows *rows = &encoder->rows;
     struct stream stream;
     if (rows->next != band->from || band->from == 0) {
-        conv_encode_rows_start(rows, encoder->functions, bands->task->src, encoder->source,
+        conv_encode_rows_start(rows, encoder->functions, task->src, encoder->source,
                                encoder->scratch.data);
         if (band->from > 0) // the row above
             conv_encode_rows_next(rows, band->from - 1);
     }
     open_stream(&stream, at, band->from == 0);
-    put_rows(&stream, encoder, *(const struct stripe *)bands->context, rows, band->from, band->to);
+    put_rows(&stream, encoder, plan_stripes(task->row_bytes, task->src->height), rows, band->from,
+             band->to);
     if (band->last)
         conv_bits_align(&stream.out);
     else
         conv_encode_end_band(&stream.out);
     band->adler = stream.adler;
+    if (bands->count == 1) { // else the sum of all follows the last band
+        conv_chunk_write_u32(stream.out.at, stream.adler);
+        stream.out.at += 4;
+    }
     return conv_encode_idat_close(&stream.idat, stream.out.at);
 }
 
-// --- whole images --------------------------------------------------------------------------------
-
-static uint8_t *put_image(struct conv_encoder *encoder, struct stripe stripe,
-                          const struct conv_image *src, uint8_t *at)
-{
-    struct stream stream;
-    conv_encode_rows_start(&encoder->rows, encoder->functions, src, encoder->source,
-                           encoder->scratch.data);
-    open_stream(&stream, at, true);
-    put_rows(&stream, encoder, stripe, &encoder->rows, 0, src->height);
-    conv_bits_align(&stream.out);
-    conv_chunk_write_u32(stream.out.at, stream.adler);
-    return conv_encode_idat_close(&stream.idat, stream.out.at + 4);
-}
+// --- images --------------------------------------------------------------------------------------
 
 // Bytes of the chunks of `stripes` stripes.
 static size_t bound(struct stripe stripe, size_t stripes, size_t bytes)
@@ -160,70 +152,56 @@ static size_t bound(struct stripe stripe, size_t stripes, size_t bytes)
     return conv_encode_frames(stripes) + conv_deflate_bound(bytes, block);
 }
 
-// Plans *bands, too; its context is to be the stripe.
-static struct stripe plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                          const struct conv_encode_task *task)
+static void plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                 const struct conv_encode_task *task)
 {
     struct stripe stripe = plan_stripes(task->row_bytes, task->src->height);
     *bands = (struct conv_encode_bands){
         .put = put_band, .prepare = prepare_band, .prepared = filtered_bytes(stripe)};
     conv_encode_bands_plan(bands, encoder, task, stripe.rows);
-    if (bands->count > 1)
-        bands->room = bound(stripe, (size_t)(bands->rows / stripe.rows) + 1,
-                            (size_t)bands->rows * task->row_bytes);
-    return stripe;
+    bands->room = bound(stripe, (size_t)(bands->rows / stripe.rows) + 1,
+                        (size_t)bands->rows * task->row_bytes);
 }
 
-static size_t room_of(const struct conv_encode_bands *bands, struct stripe stripe)
+static size_t room_of(const struct conv_encoder *, const struct conv_encode_bands *bands)
 {
-    const struct conv_encode_task *task = bands->task;
-    if (bands->count > 1)
-        return conv_encode_bands_room(bands);
-    return bound(stripe, (size_t)task->src->height / (size_t)stripe.rows + 1, task->all_bytes);
+    return bands->count > 1 ? conv_encode_bands_room(bands) : bands->room;
 }
 
-void conv_encode_stripes_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                              const struct conv_encode_task *task)
-{
-    (void)plan(bands, encoder, task);
-}
-
-size_t conv_encode_stripes_room(const struct conv_encoder *encoder,
-                                const struct conv_encode_task *task)
+static enum conv_status encode(struct conv_encoder *encoder, struct conv_buffer *file,
+                               const struct conv_encode_task *task, struct conv_err *err)
 {
     struct conv_encode_bands bands;
-    struct stripe stripe = plan(&bands, encoder, task);
-    return room_of(&bands, stripe);
-}
-
-size_t conv_encode_stripe_bytes(const struct conv_encode_task *task)
-{
-    return filtered_bytes(plan_stripes(task->row_bytes, task->src->height));
-}
-
-enum conv_status conv_encode_stripes(struct conv_encoder *encoder, struct conv_buffer *file,
-                                     const struct conv_encode_task *task, struct conv_err *err)
-{
-    struct conv_encode_bands bands;
-    struct stripe stripe = plan(&bands, encoder, task);
-    bands.context = &stripe;
+    struct conv_encode_band all = {.to = task->src->height, .last = true};
+    plan(&bands, encoder, task);
     if (bands.count > 1)
         return conv_encode_bands_run(encoder, &bands, file, err);
-    if (!conv_buffer_reserve(&encoder->filtered, filtered_bytes(stripe)) ||
-        !conv_buffer_reserve(file, room_of(&bands, stripe)))
+    if (!prepare_band(encoder, &bands) || !conv_buffer_reserve(file, bands.room))
         return conv_encode_out_of_memory(err);
     uint8_t *at = conv_encode_put_head(file->data, task->src);
-    at = conv_encode_put_tail(put_image(encoder, stripe, task->src, at));
+    at = conv_encode_put_tail(put_band(encoder, &bands, &all, at));
     file->size = (size_t)(at - file->data);
     return CONV_OK;
 }
 
-enum conv_status conv_encode_stripes_some(struct conv_encoder *encoder, struct conv_buffer *file,
-                                          const struct conv_encode_task *task, int from, int to,
-                                          struct conv_err *err)
+static enum conv_status encode_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                    const struct conv_encode_task *task, int from, int to,
+                                    struct conv_err *err)
 {
     struct conv_encode_bands bands;
-    struct stripe stripe = plan(&bands, encoder, task);
-    bands.context = &stripe;
+    plan(&bands, encoder, task);
     return conv_encode_bands_run_some(encoder, &bands, file, from, to, err);
 }
+
+static size_t stripe_bytes(const struct conv_encode_task *task, int)
+{
+    return filtered_bytes(plan_stripes(task->row_bytes, task->src->height));
+}
+
+const struct conv_encode_way conv_encode_stripes = {
+    .plan = plan,
+    .room = room_of,
+    .encode = encode,
+    .some = encode_some,
+    .filtered_bytes = stripe_bytes,
+};

@@ -103,11 +103,11 @@ struct samples {
     size_t row_bytes;
 };
 
-static struct samples plan_samples(int height, size_t all_bytes)
+static struct samples plan_samples(const struct conv_encode_task *task)
 {
-    size_t row_bytes = all_bytes / (size_t)height, bytes = all_bytes / SAMPLES_PART / SAMPLES;
-    int rows = (int)((bytes < SAMPLE_MOST ? bytes : SAMPLE_MOST) / row_bytes);
-    return (struct samples){rows, row_bytes};
+    size_t bytes = task->all_bytes / SAMPLES_PART / SAMPLES;
+    int rows = (int)((bytes < SAMPLE_MOST ? bytes : SAMPLE_MOST) / task->row_bytes);
+    return (struct samples){rows, task->row_bytes};
 }
 
 // The size of the compressed samples, from the filtered rows or unfiltered.
@@ -329,9 +329,8 @@ static uint8_t *put_band(struct conv_encoder *encoder, const struct conv_encode_
     return conv_encode_split_chunks(at, (size_t)(out.at - at - 8), encoder->max_chunk);
 }
 
-// Plans *bands and the samples.
-static struct samples plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                           const struct conv_encode_task *task)
+static void plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
+                 const struct conv_encode_task *task)
 {
     *bands = (struct conv_encode_bands){.put = put_band, .prepare = prepare_band};
     conv_encode_bands_plan(bands, encoder, task, 1);
@@ -339,7 +338,6 @@ static struct samples plan(struct conv_encode_bands *bands, const struct conv_en
     bands->room = conv_encode_frames(of_band / encoder->max_chunk) + of_band;
     if (encoder->compressor)
         bands->prepared = sizeof *encoder->inflate + inflated_bytes(bands);
-    return plan_samples(task->src->height, task->all_bytes);
 }
 
 static size_t sample_bytes(struct samples samples)
@@ -348,37 +346,24 @@ static size_t sample_bytes(struct samples samples)
 }
 
 // The samples are tried in the memory of the file.
-static size_t room_of(const struct conv_encoder *encoder, const struct conv_encode_bands *bands,
-                      struct samples samples)
+static size_t room_of(const struct conv_encoder *encoder, const struct conv_encode_bands *bands)
 {
     if (bands->count == 1)
         return bands->room;
     size_t all = conv_encode_bands_room(bands);
-    size_t tried = bound_of(encoder, sample_bytes(samples));
+    size_t tried = bound_of(encoder, sample_bytes(plan_samples(bands->task)));
     return all > tried ? all : tried;
 }
 
-void conv_encode_whole_plan(struct conv_encode_bands *bands, const struct conv_encoder *encoder,
-                            const struct conv_encode_task *task)
-{
-    (void)plan(bands, encoder, task);
-}
-
-size_t conv_encode_whole_room(const struct conv_encoder *encoder,
-                              const struct conv_encode_task *task)
-{
-    struct conv_encode_bands bands;
-    struct samples samples = plan(&bands, encoder, task);
-    return room_of(encoder, &bands, samples);
-}
-
-size_t conv_encode_whole_bytes(const struct conv_encode_task *task)
+static size_t rows_bytes(const struct conv_encode_task *task, int rows)
 {
     size_t all_bytes = task->all_bytes;
+    if (rows > 0)
+        return CONV_DEFLATE_WINDOW + (size_t)rows * task->row_bytes;
     if (all_bytes < CONV_ENCODE_BANDS_FROM) // compressed twice
         return all_bytes + CONV_ENCODE_ZLIB_FRAME +
                conv_deflate_bound(all_bytes, CONV_DEFLATE_SEARCH_BLOCK / 2);
-    return all_bytes + sample_bytes(plan_samples(task->src->height, all_bytes));
+    return all_bytes + sample_bytes(plan_samples(task));
 }
 
 // Replaces the file by that of level 1 if it is smaller.
@@ -387,8 +372,9 @@ static enum conv_status try_stripes(struct conv_encoder *encoder, struct conv_bu
 {
     struct conv_buffer other = {0};
     encoder->deflate = conv_deflate_open(encoder->features);
-    enum conv_status status = encoder->deflate ? conv_encode_stripes(encoder, &other, task, err)
-                                               : conv_encode_out_of_memory(err);
+    enum conv_status status = encoder->deflate
+                                  ? conv_encode_stripes.encode(encoder, &other, task, err)
+                                  : conv_encode_out_of_memory(err);
     if (!status && other.size < file->size) {
         memcpy(file->data, other.data, other.size);
         file->size = other.size;
@@ -399,16 +385,17 @@ static enum conv_status try_stripes(struct conv_encoder *encoder, struct conv_bu
     return status;
 }
 
-enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buffer *file,
-                                   const struct conv_encode_task *task, struct conv_err *err)
+static enum conv_status encode(struct conv_encoder *encoder, struct conv_buffer *file,
+                               const struct conv_encode_task *task, struct conv_err *err)
 {
     size_t all_bytes = task->all_bytes;
     struct conv_encode_bands bands;
-    struct samples samples = plan(&bands, encoder, task);
+    struct samples samples = plan_samples(task);
+    plan(&bands, encoder, task);
     size_t tried = bands.count > 1 ? sample_bytes(samples) : bound_of(encoder, all_bytes);
     if (!conv_buffer_reserve(&encoder->filtered, all_bytes) ||
         !conv_buffer_reserve(&encoder->tried, tried) ||
-        !conv_buffer_reserve(file, room_of(encoder, &bands, samples)))
+        !conv_buffer_reserve(file, room_of(encoder, &bands)))
         return conv_encode_out_of_memory(err);
     struct method method = {encoder->filtered.data, false, encoder->level};
     bands.context = &method;
@@ -428,22 +415,17 @@ enum conv_status conv_encode_whole(struct conv_encoder *encoder, struct conv_buf
     return size < all_bytes / REPETITIVE ? try_stripes(encoder, file, task, err) : CONV_OK;
 }
 
-size_t conv_encode_some_filtered(const struct conv_encode_task *task, int rows)
-{
-    return CONV_DEFLATE_WINDOW + (size_t)rows * task->row_bytes;
-}
-
 // The rows that bands refer to are before the others in the same memory.
-enum conv_status conv_encode_whole_some(struct conv_encoder *encoder, struct conv_buffer *file,
-                                        const struct conv_encode_task *task, int from, int to,
-                                        struct conv_err *err)
+static enum conv_status encode_some(struct conv_encoder *encoder, struct conv_buffer *file,
+                                    const struct conv_encode_task *task, int from, int to,
+                                    struct conv_err *err)
 {
     struct conv_encode_bands bands;
     size_t pitch = task->row_bytes, before = (size_t)from * pitch, window = CONV_DEFLATE_WINDOW;
     plan(&bands, encoder, task);
     window = before < window ? before : window;
     struct conv_buffer *filtered = &encoder->filtered;
-    if (!conv_buffer_reserve(filtered, conv_encode_some_filtered(task, to - from)))
+    if (!conv_buffer_reserve(filtered, rows_bytes(task, to - from)))
         return conv_encode_out_of_memory(err);
     memmove(filtered->data, filtered->data + filtered->size - window, window);
     uint8_t *first = filtered->data + window - before; // only rows from `from` on are there
@@ -456,3 +438,11 @@ enum conv_status conv_encode_whole_some(struct conv_encoder *encoder, struct con
     bands.context = &method;
     return conv_encode_bands_run_some(encoder, &bands, file, from, to, err);
 }
+
+const struct conv_encode_way conv_encode_whole = {
+    .plan = plan,
+    .room = room_of,
+    .encode = encode,
+    .some = encode_some,
+    .filtered_bytes = rows_bytes,
+};
