@@ -118,7 +118,8 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
                                     NULL, err);
         break;
     case DECODE_COMPETITOR:
-        status = row->competitor->decode(&row->pixels, file->data, file->size, header, err);
+        status = conv_competitor_decode(row->competitor, &row->pixels, file->data, file->size,
+                                        header, err);
         break;
     case ENCODE:
         status = conv_png_format.encode(row->codec, &bench->reference, NULL, 0,

@@ -41,11 +41,10 @@ static bool reverse_filters(uint8_t *dst, const uint8_t *rows, size_t row, int h
     return true;
 }
 
-// `inflate` makes `room` bytes of a zlib stream.
-static enum conv_status decode_by(bool (*inflate)(uint8_t *dst, size_t room, const uint8_t *src,
-                                                  size_t size),
-                                  struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header, struct conv_err *err)
+enum conv_status conv_competitor_decode(const struct conv_competitor *competitor,
+                                        struct conv_buffer *pixels, const uint8_t *data,
+                                        size_t size, const struct conv_image_header *header,
+                                        struct conv_err *err)
 {
     const struct conv_image *shape = &header->shape;
     size_t row = conv_interleave_bytes(shape), height = (size_t)shape->height;
@@ -57,7 +56,7 @@ static enum conv_status decode_by(bool (*inflate)(uint8_t *dst, size_t room, con
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     uint8_t *rows = pixels->data + start, *stream = rows + filtered + CONV_UNFILTER_SLACK;
     memset(rows - row - CONV_UNFILTER_SLACK, 0, row + CONV_UNFILTER_SLACK);
-    return inflate(rows, filtered, stream, join_streams(stream, data, size)) &&
+    return competitor->inflate(rows, filtered, stream, join_streams(stream, data, size)) &&
                    reverse_filters(pixels->data, rows, row, shape->height, shape->channels)
                ? CONV_OK
                : conv_err_set(err, CONV_ERR_FORMAT, "not decoded");
@@ -69,13 +68,6 @@ static bool inflate_libdeflate(uint8_t *dst, size_t room, const uint8_t *src, si
     bool done = inflater && !libdeflate_zlib_decompress(inflater, src, size, dst, room, NULL);
     libdeflate_free_decompressor(inflater);
     return done;
-}
-
-static enum conv_status decode_libdeflate(struct conv_buffer *pixels, const uint8_t *data,
-                                          size_t size, const struct conv_image_header *header,
-                                          struct conv_err *err)
-{
-    return decode_by(inflate_libdeflate, pixels, data, size, header, err);
 }
 
 #if CONV_HAVE_ISAL
@@ -90,18 +82,12 @@ static bool inflate_igzip(uint8_t *dst, size_t room, const uint8_t *src, size_t 
     state.avail_out = (uint32_t)room;
     return isal_inflate_stateless(&state) == ISAL_DECOMP_OK && state.avail_out == 0;
 }
-
-static enum conv_status decode_igzip(struct conv_buffer *pixels, const uint8_t *data, size_t size,
-                                     const struct conv_image_header *header, struct conv_err *err)
-{
-    return decode_by(inflate_igzip, pixels, data, size, header, err);
-}
 #endif
 
 const struct conv_competitor conv_competitors[] = {
-    {"libdeflate", decode_libdeflate},
+    {"libdeflate", inflate_libdeflate},
 #if CONV_HAVE_ISAL
-    {"igzip", decode_igzip},
+    {"igzip", inflate_igzip},
 #endif
     {NULL, NULL},
 };

@@ -56,17 +56,6 @@ static enum conv_status time_large(const struct conv_device *devices, enum conv_
     return status;
 }
 
-static enum conv_status time_small_copies(const struct conv_device *devices,
-                                          struct conv_copy_test test, double *ms,
-                                          struct conv_err *err)
-{
-    struct copies copies = {.ordinal = devices->ordinals[0], .test = test};
-    time_copies(&copies, 0, 0);
-    *ms = (double)copies.ns / 1e6;
-    return copies.err.status ? conv_err_set(err, copies.err.status, "%s", copies.err.text)
-                             : CONV_OK;
-}
-
 // The same bytes as single images and as groups, on the first device.
 static enum conv_status time_small(struct conv_bench_copies *copies,
                                    const struct conv_device *devices, size_t bytes, size_t group,
@@ -74,21 +63,23 @@ static enum conv_status time_small(struct conv_bench_copies *copies,
 {
     size_t fit = ((size_t)256 << 20) / bytes;
     int count = fit < 1 ? 1 : fit < MOST_SMALL ? (int)fit : MOST_SMALL;
-    struct conv_copy_test test = {.way = CONV_COPY_AND_BACK, .bytes = bytes, .count = count};
+    size_t all = bytes * (size_t)count, groups = (all + group - 1) / group;
     copies->small_count = count;
     copies->small_streams = SMALL_STREAMS;
-    test.streams = 1;
-    test.one_by_one = true;
-    enum conv_status status = time_small_copies(devices, test, &copies->small_one, err);
-    test.streams = SMALL_STREAMS;
-    test.one_by_one = false;
-    if (!status)
-        status = time_small_copies(devices, test, &copies->small_many, err);
-    size_t all = bytes * (size_t)count;
-    test.count = (int)((all + group - 1) / group);
-    test.bytes = all / (size_t)test.count;
-    if (!status)
-        status = time_small_copies(devices, test, &copies->small_group, err);
+    const struct conv_copy_test tests[] = {
+        {CONV_COPY_AND_BACK, bytes, count, .streams = 1, .one_by_one = true},
+        {CONV_COPY_AND_BACK, bytes, count, .streams = SMALL_STREAMS},
+        {CONV_COPY_AND_BACK, all / groups, (int)groups, .streams = SMALL_STREAMS},
+    };
+    double *const ms[] = {&copies->small_one, &copies->small_many, &copies->small_group};
+    enum conv_status status = CONV_OK;
+    for (int i = 0; i < 3 && !status; i++) {
+        struct copies each = {.ordinal = devices->ordinals[0], .test = tests[i]};
+        time_copies(&each, 0, 0);
+        *ms[i] = (double)each.ns / 1e6;
+        if (each.err.status)
+            status = conv_err_set(err, each.err.status, "%s", each.err.text);
+    }
     return status;
 }
 
@@ -96,10 +87,9 @@ enum conv_status conv_bench_copies_time(struct conv_bench_copies *copies,
                                         const struct conv_device *devices, size_t image_bytes,
                                         size_t group_bytes, struct conv_err *err)
 {
-    enum conv_status status = time_large(devices, CONV_COPY_IN, &copies->in, err);
-    if (!status)
-        status = time_large(devices, CONV_COPY_OUT, &copies->out, err);
-    if (!status)
-        status = time_large(devices, CONV_COPY_BOTH, &copies->both, err);
+    double *const rates[] = {&copies->in, &copies->out, &copies->both};
+    enum conv_status status = CONV_OK;
+    for (int way = CONV_COPY_IN; way <= CONV_COPY_BOTH && !status; way++)
+        status = time_large(devices, (enum conv_copy_way)way, rates[way], err);
     return status ? status : time_small(copies, devices, image_bytes, group_bytes, err);
 }
