@@ -105,21 +105,8 @@ enum conv_status conv_format_check_head(const struct conv_format *format, const 
 
 void conv_metadata_free(struct conv_metadata *metadata)
 {
-    free(metadata->data);
+    conv_buffer_free(&metadata->bytes);
     *metadata = (struct conv_metadata){0};
-}
-
-enum conv_status conv_metadata_add_source(struct conv_metadata *metadata, const uint8_t *data,
-                                          size_t size, struct conv_err *err)
-{
-    struct conv_buffer buffer = {metadata->data, metadata->size, metadata->capacity};
-    if (size > SIZE_MAX - metadata->size || !conv_buffer_reserve(&buffer, metadata->size + size))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    metadata->data = buffer.data;
-    metadata->capacity = buffer.capacity;
-    memcpy(metadata->data + metadata->size, data, size);
-    metadata->source = size;
-    return CONV_OK;
 }
 
 // --- codecs --------------------------------------------------------------------------------------

@@ -201,18 +201,13 @@ struct conv_kept {
 // Bytes of a file that are carried from input to output around the image data, in the encoding of
 // the format that collected them. Starts as {0}; the memory is reused from image to image.
 struct conv_metadata {
-    uint8_t *data; // malloc'ed
-    size_t size, capacity;
-    size_t front; // bytes of `size` that come before the image data
-    // Bytes after `size`: the input, whose chroma the output takes over as it is coded. `encode` is
-    // then called with the luma as a gray image.
+    struct conv_buffer bytes;
+    size_t front; // how many of them come before the image data
+    // Bytes after bytes.size: the input, whose chroma the output takes over as it is coded.
+    // `encode` is then called with the luma as a gray image.
     size_t source;
     struct conv_kept kept;
 };
-
-// Sets the source. CONV_ERR_MEMORY.
-enum conv_status conv_metadata_add_source(struct conv_metadata *metadata, const uint8_t *data,
-                                          size_t size, struct conv_err *err);
 
 void conv_metadata_free(struct conv_metadata *metadata); // also resets it to {0}
 
@@ -419,23 +414,18 @@ struct conv_format {
     bool has_trailers; // cameras append parts to such files without announcing them
 
     // Fills *common, which is {0} before, with what the output of a filter is to carry over.
-    // put_common of the output's format replaces the content of *metadata by what it can hold of
-    // that. `shape` is the output's. CONV_ERR_MEMORY; *metadata is then valid and may be
-    // incomplete. Both NULL: such files hold no metadata.
-    enum conv_status (*take_common)(const uint8_t *data, size_t size,
-                                    const struct conv_image_header *header,
-                                    struct conv_cleaning cleaning, struct conv_common *common,
-                                    struct conv_err *err);
-    enum conv_status (*put_common)(const struct conv_common *common, const struct conv_image *shape,
-                                   struct conv_metadata *metadata, struct conv_err *err);
+    // put_common of the output's format replaces the bytes of *metadata by what it can hold of
+    // that. `shape` is the output's. False: out of memory. Both NULL: such files hold no metadata.
+    bool (*take_common)(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                        struct conv_cleaning cleaning, struct conv_common *common);
+    bool (*put_common)(const struct conv_common *common, const struct conv_image *shape,
+                       struct conv_metadata *metadata);
 
     // Instead of both where input and output have the same format, which may keep more and keep the
     // order; NULL: both. The depth and the channels of header->shape may be the output's instead of
     // the decoded image's.
-    enum conv_status (*collect)(const uint8_t *data, size_t size,
-                                const struct conv_image_header *header,
-                                struct conv_cleaning cleaning, struct conv_metadata *metadata,
-                                struct conv_err *err);
+    bool (*collect)(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                    struct conv_cleaning cleaning, struct conv_metadata *metadata);
 
     // Fills *kept for an output of the same format; NULL: nothing is kept.
     void (*keep)(const uint8_t *data, size_t size, const struct conv_image_header *header,

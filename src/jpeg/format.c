@@ -50,7 +50,8 @@ static size_t transfer_bytes(const struct conv_metadata *metadata, size_t most)
     struct conv_image_header header;
     struct conv_err err;
     if (!metadata || !metadata->source ||
-        conv_jpeg_probe(metadata->data + metadata->size, metadata->source, &header, &err))
+        conv_jpeg_probe(metadata->bytes.data + metadata->bytes.size, metadata->source, &header,
+                        &err))
         return 0;
     size_t block = CONV_JPEG_BLOCK_SAMPLES * sizeof(int16_t);
     return 2 * (size_t)header.jpeg.padded_blocks * block + most + metadata->source;
@@ -90,7 +91,7 @@ static void put_parts(struct conv_encoded *encoded, const uint8_t *file, size_t 
     *encoded = (struct conv_encoded){
         .part = {{file, SOI_SIZE},
                  {jfif ? NULL : conv_jpeg_jfif, jfif ? 0 : CONV_JPEG_JFIF_SIZE},
-                 {metadata ? metadata->data : NULL, metadata ? metadata->size : 0},
+                 {metadata ? metadata->bytes.data : NULL, metadata ? metadata->bytes.size : 0},
                  {file + SOI_SIZE, size - SOI_SIZE},
                  {rest, rest_size}},
     };
@@ -130,8 +131,8 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
                             src->depth);
     if (metadata && metadata->source)
         return conv_libjpeg_replace_luma(&codec->scratch, &own->luma, &codec->file, src,
-                                         metadata->data + metadata->size, metadata->source,
-                                         &own->encoding, codec->config.stop, err);
+                                         metadata->bytes.data + metadata->bytes.size,
+                                         metadata->source, &own->encoding, codec->config.stop, err);
     bool alpha = src->channels % 2 == 0;
     enum conv_status status = alpha ? check_alpha(codec, src, source, from, to, err) : CONV_OK;
     return status

@@ -64,13 +64,10 @@ size_t conv_jpeg_write_head(uint8_t head[CONV_JPEG_HEAD_MOST], const struct conv
 
 // conv_format.take_common and .put_common: ICC profile, Exif, XMP, resources of Photoshop, comments
 // and resolution. Segments of unknown meaning are not carried over.
-enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
-                                       struct conv_cleaning cleaning, struct conv_common *common,
-                                       struct conv_err *err);
-enum conv_status conv_jpeg_put_common(const struct conv_common *common,
-                                      const struct conv_image *shape,
-                                      struct conv_metadata *metadata, struct conv_err *err);
+bool conv_jpeg_take_common(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                           struct conv_cleaning cleaning, struct conv_common *common);
+bool conv_jpeg_put_common(const struct conv_common *common, const struct conv_image *shape,
+                          struct conv_metadata *metadata);
 
 // conv_format.orientation: of the first Exif segment.
 int conv_jpeg_orientation(const uint8_t *data, size_t size);

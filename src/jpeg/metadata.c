@@ -28,8 +28,8 @@ enum { UNIT_NONE, UNIT_INCH, UNIT_CENTIMETRE };
 
 bool conv_jpeg_has_jfif(const struct conv_metadata *metadata)
 {
-    return metadata && metadata->size >= CONV_JPEG_JFIF_SIZE &&
-           memcmp(metadata->data, conv_jpeg_jfif, HEAD + sizeof JFIF) == 0;
+    return metadata && metadata->bytes.size >= CONV_JPEG_JFIF_SIZE &&
+           memcmp(metadata->bytes.data, conv_jpeg_jfif, HEAD + sizeof JFIF) == 0;
 }
 
 // --- ICC profiles --------------------------------------------------------------------------------
@@ -147,10 +147,8 @@ int conv_jpeg_orientation(const uint8_t *data, size_t size)
     return 1;
 }
 
-enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *,
-                                       struct conv_cleaning cleaning, struct conv_common *common,
-                                       struct conv_err *err)
+bool conv_jpeg_take_common(const uint8_t *data, size_t size, const struct conv_image_header *,
+                           struct conv_cleaning cleaning, struct conv_common *common)
 {
     struct conv_marker marker;
     struct icc icc;
@@ -161,8 +159,7 @@ enum conv_status conv_jpeg_take_common(const uint8_t *data, size_t size,
         ok = conv_buffer_append(&common->icc, icc.part[i].data, icc.part[i].size);
     while (ok && conv_marker_next(&marker, data, size, &at) && marker.code != CONV_MARKER_SOS)
         ok = take_segment(common, &marker);
-    ok = ok && conv_common_clean(common, cleaning);
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return ok && conv_common_clean(common, cleaning);
 }
 
 // In dots per inch, or per centimetre where only that is exact.
@@ -240,25 +237,22 @@ static bool put_comments(struct conv_buffer *buffer, const struct conv_common *c
     return ok;
 }
 
-enum conv_status conv_jpeg_put_common(const struct conv_common *common,
-                                      const struct conv_image *shape,
-                                      struct conv_metadata *metadata, struct conv_err *err)
+bool conv_jpeg_put_common(const struct conv_common *common, const struct conv_image *shape,
+                          struct conv_metadata *metadata)
 {
-    struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
-    bool ok = put_density(&buffer, common);
+    struct conv_buffer *buffer = &metadata->bytes;
+    buffer->size = 0;
+    bool ok = put_density(buffer, common);
     if (ok && common->exif.size > 0)
-        ok = append_segment(&buffer, CONV_MARKER_APP1, EXIF, sizeof EXIF, common->exif.data,
+        ok = append_segment(buffer, CONV_MARKER_APP1, EXIF, sizeof EXIF, common->exif.data,
                             common->exif.size);
     if (ok && common->xmp.size > 0)
-        ok = append_segment(&buffer, CONV_MARKER_APP1, XMP, sizeof XMP, common->xmp.data,
+        ok = append_segment(buffer, CONV_MARKER_APP1, XMP, sizeof XMP, common->xmp.data,
                             common->xmp.size);
-    ok = ok && put_photoshop(&buffer, &common->photoshop);
+    ok = ok && put_photoshop(buffer, &common->photoshop);
     if (ok && conv_common_icc_fits(&common->icc, shape->channels < 3 ? 1 : 3))
-        ok = put_icc(&buffer, &common->icc);
-    ok = ok && put_comments(&buffer, common);
-    *metadata = (struct conv_metadata){.data = buffer.data,
-                                       .size = buffer.size,
-                                       .capacity = buffer.capacity,
-                                       .front = buffer.size};
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        ok = put_icc(buffer, &common->icc);
+    ok = ok && put_comments(buffer, common);
+    metadata->front = buffer->size;
+    return ok;
 }

@@ -172,13 +172,10 @@ int conv_png_orientation(const uint8_t *data, size_t size);
 
 // conv_png_format.take_common and .put_common: iCCP, eXIf, pHYs, the XMP packet of an iTXt chunk,
 // raw profiles of ImageMagick, and texts with the keyword "Comment".
-enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
-                                      const struct conv_image_header *header,
-                                      struct conv_cleaning cleaning, struct conv_common *common,
-                                      struct conv_err *err);
-enum conv_status conv_png_put_common(const struct conv_common *common,
-                                     const struct conv_image *shape, struct conv_metadata *metadata,
-                                     struct conv_err *err);
+bool conv_png_take_common(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                          struct conv_cleaning cleaning, struct conv_common *common);
+bool conv_png_put_common(const struct conv_common *common, const struct conv_image *shape,
+                         struct conv_metadata *metadata);
 
 // metadata.c. conv_png_format.collect: the chunks that are carried from input to output, complete
 // with length, type and CRC, in file order, each on its side of the image data. These are chunks
@@ -190,7 +187,5 @@ enum conv_status conv_png_put_common(const struct conv_common *common,
 // sPLT pCAL cLLI dSIG), animation (acTL fcTL fdAT), unknown chunks that are long or unsafe to copy,
 // and chunks with a wrong CRC or beyond `data`. If `look`, only colour and, in Exif, the
 // orientation.
-enum conv_status conv_png_collect(const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  struct conv_cleaning cleaning, struct conv_metadata *metadata,
-                                  struct conv_err *err);
+bool conv_png_collect(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                      struct conv_cleaning cleaning, struct conv_metadata *metadata);

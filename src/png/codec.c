@@ -378,12 +378,12 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
 static void put_parts(struct conv_encoded *bytes, const uint8_t *head,
                       const struct conv_metadata *meta, const uint8_t *idat, size_t idat_size)
 {
-    size_t late = meta ? meta->size - meta->front : 0;
+    size_t late = meta ? meta->bytes.size - meta->front : 0;
     *bytes = (struct conv_encoded){
         .part = {{head, CONV_ENCODE_HEAD},
-                 {meta ? meta->data : NULL, meta ? meta->front : 0},
+                 {meta ? meta->bytes.data : NULL, meta ? meta->front : 0},
                  {idat, idat_size},
-                 {late > 0 ? meta->data + meta->front : NULL, late},
+                 {late > 0 ? meta->bytes.data + meta->front : NULL, late},
                  {conv_encode_tail, CONV_ENCODE_TAIL}},
     };
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)

@@ -237,10 +237,8 @@ static bool take_chunk(struct conv_common *common, const struct conv_chunk *chun
     }
 }
 
-enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
-                                      const struct conv_image_header *,
-                                      struct conv_cleaning cleaning, struct conv_common *common,
-                                      struct conv_err *err)
+bool conv_png_take_common(const uint8_t *data, size_t size, const struct conv_image_header *,
+                          struct conv_cleaning cleaning, struct conv_common *common)
 {
     size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct conv_png_inflater inflater = {0};
@@ -253,16 +251,14 @@ enum conv_status conv_png_take_common(const uint8_t *data, size_t size,
             ok = take_chunk(common, &chunk, &inflater);
     }
     conv_png_inflater_free(&inflater);
-    ok = ok && conv_common_clean(common, cleaning);
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return ok && conv_common_clean(common, cleaning);
 }
 
 // Of the same Exif that is carried over, which may be compressed text.
 int conv_png_orientation(const uint8_t *data, size_t size)
 {
     struct conv_common common = {0};
-    struct conv_err err;
-    if (conv_png_take_common(data, size, NULL, (struct conv_cleaning){.look = true}, &common, &err))
+    if (!conv_png_take_common(data, size, NULL, (struct conv_cleaning){.look = true}, &common))
         common.exif.size = 0;
     int orientation = conv_exif_orientation(common.exif.data, common.exif.size);
     conv_common_free(&common);
@@ -388,21 +384,18 @@ bool conv_png_put_texts(struct conv_buffer *buffer, const struct conv_common *co
     return ok && put_comments(buffer, common);
 }
 
-enum conv_status conv_png_put_common(const struct conv_common *common,
-                                     const struct conv_image *shape, struct conv_metadata *metadata,
-                                     struct conv_err *err)
+bool conv_png_put_common(const struct conv_common *common, const struct conv_image *shape,
+                         struct conv_metadata *metadata)
 {
-    struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
+    struct conv_buffer *buffer = &metadata->bytes;
     bool ok = true;
+    buffer->size = 0;
     if (conv_common_icc_fits(&common->icc, shape->channels < 3 ? 1 : 3))
-        ok = put_profile(&buffer, &common->icc);
+        ok = put_profile(buffer, &common->icc);
     if (ok && common->density_x > 0 && common->density_x <= CONV_CHUNK_MAX_FIELD &&
         common->density_y > 0 && common->density_y <= CONV_CHUNK_MAX_FIELD)
-        ok = put_density(&buffer, common);
-    ok = ok && conv_png_put_texts(&buffer, common);
-    *metadata = (struct conv_metadata){.data = buffer.data,
-                                       .size = buffer.size,
-                                       .capacity = buffer.capacity,
-                                       .front = buffer.size};
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        ok = put_density(buffer, common);
+    ok = ok && conv_png_put_texts(buffer, common);
+    metadata->front = buffer->size;
+    return ok;
 }

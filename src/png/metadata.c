@@ -211,25 +211,22 @@ static bool collect_chunk(const struct conv_chunk *chunk, struct collection *col
                               CONV_CHUNK_FRAME + (size_t)chunk->length);
 }
 
-enum conv_status conv_png_collect(const uint8_t *data, size_t size,
-                                  const struct conv_image_header *header,
-                                  struct conv_cleaning cleaning, struct conv_metadata *metadata,
-                                  struct conv_err *err)
+bool conv_png_collect(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                      struct conv_cleaning cleaning, struct conv_metadata *metadata)
 {
-    struct conv_buffer buffer = {.data = metadata->data, .capacity = metadata->capacity};
-    struct collection collection = {.header = header, .buffer = &buffer, .cleaning = cleaning};
-    size_t at = CONV_PNG_SIGNATURE_SIZE, front = 0;
+    struct conv_buffer *buffer = &metadata->bytes;
+    struct collection collection = {.header = header, .buffer = buffer, .cleaning = cleaning};
+    size_t at = CONV_PNG_SIGNATURE_SIZE;
     struct conv_chunk chunk;
     bool ok = true;
+    buffer->size = metadata->front = 0;
     while (ok && size > at && conv_chunk_next(&chunk, data, size, &at) &&
            chunk.type != CONV_CHUNK_IEND) {
         collection.late |= chunk.type == CONV_CHUNK_IDAT;
         ok = collect_chunk(&chunk, &collection);
         if (!collection.late)
-            front = buffer.size;
+            metadata->front = buffer->size;
     }
     conv_png_inflater_free(&collection.inflater);
-    *metadata = (struct conv_metadata){
-        .data = buffer.data, .size = buffer.size, .capacity = buffer.capacity, .front = front};
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return ok;
 }

@@ -65,7 +65,7 @@ static size_t count_bytes(const struct conv_bands_plan *plan, const struct conv_
     int rows = most_rows(plan, shape->height);
     struct conv_image part = part_of(shape, rows), ring = part_of(file, rows);
     size_t bytes = 2 * conv_group_need(&part, s->filter_alpha, s->table_bytes) +
-                   conv_image_bytes(&ring) + job->meta.capacity;
+                   conv_image_bytes(&ring) + job->meta.bytes.capacity;
     bytes += s->config->ops->scratch_bytes(s->config->backends[0], shape->width, shape->depth);
     return __builtin_add_overflow(bytes, decoder, &bytes) ||
                    __builtin_add_overflow(bytes, encoder, &bytes)

@@ -141,7 +141,7 @@ void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_con
     if (config->ops->scratch_bytes)
         filtering = add(
             filtering, config->ops->scratch_bytes(config->backends[0], shape->width, shape->depth));
-    size_t carried = job->meta.capacity;
+    size_t carried = job->meta.bytes.capacity;
     encoding = larger(encoding, filtering);
     need->work = add(larger(decoding, encoding), carried);
     need->peak = add(larger(add(decoding, file), encoding), carried);

@@ -211,7 +211,7 @@ bool conv_jobs_take_file(struct conv_scheduler *s, struct conv_job *job)
 
 size_t conv_jobs_metadata_bytes(const struct conv_job *job)
 {
-    return job->meta.capacity > CHUNKS_KEPT ? job->meta.capacity : 0;
+    return job->meta.bytes.capacity > CHUNKS_KEPT ? job->meta.bytes.capacity : 0;
 }
 
 // Buffers that grew for a large file are freed, like those of the coders.

@@ -261,7 +261,8 @@ static void plan_orientation(struct conv_job *job)
     }
 }
 
-static enum conv_status collect(const struct conv_pipeline_config *config, struct conv_job *job)
+// False: out of memory.
+static bool collect(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_file *file = job->file;
     const struct conv_format *from = job->format, *to = job->output_format;
@@ -272,20 +273,18 @@ static enum conv_status collect(const struct conv_pipeline_config *config, struc
                                            .reshaped = output.shape.depth != job->file_depth ||
                                                        output.shape.channels != job->file_channels};
     if (from == to && from->collect)
-        return from->collect(file->bytes, file->size, &output, cleaning, &job->meta, &job->err);
+        return from->collect(file->bytes, file->size, &output, cleaning, &job->meta);
     if (!from->take_common || !to->put_common)
-        return CONV_OK;
+        return true;
     struct conv_common common = {0};
     struct conv_image_header file_header;
     conv_blend_file_header(job, &file_header);
-    enum conv_status status =
-        from->take_common(file->bytes, file->size, &file_header, cleaning, &common, &job->err);
+    bool ok = from->take_common(file->bytes, file->size, &file_header, cleaning, &common);
     if (job->file_channels > job->output_channels) // gray: not with a profile of colours
         common.icc.size = 0;
-    if (!status)
-        status = to->put_common(&common, &output.shape, &job->meta, &job->err);
+    ok = ok && to->put_common(&common, &output.shape, &job->meta);
     conv_common_free(&common);
-    return status;
+    return ok;
 }
 
 // What is done to integers besides filtering is not done to float32 samples, whose range is
@@ -320,7 +319,7 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
 {
     const struct conv_image *shape = &job->header.shape;
     job->output_format = choose_format(config, job);
-    job->meta.size = job->meta.front = job->meta.source = 0;
+    job->meta.bytes.size = job->meta.front = job->meta.source = 0;
     enum conv_status floats = check_floats(config, job);
     if (floats)
         return floats;
@@ -342,17 +341,18 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
     if (config->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
         return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
                             format->name);
-    size_t source = job->meta.source;
-    enum conv_status carried = config->strip == CONV_STRIP_ALL ? CONV_OK : collect(config, job);
-    if (!carried && source > 0)
-        carried = conv_metadata_add_source(&job->meta, job->file->bytes, source, &job->err);
+    struct conv_buffer *carried = &job->meta.bytes;
+    if ((config->strip != CONV_STRIP_ALL && !collect(config, job)) ||
+        !conv_buffer_append(carried, job->file->bytes, job->meta.source))
+        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+    carried->size -= job->meta.source;
     job->meta.kept = (struct conv_kept){0};
     if (job->format == format && format->keep)
         format->keep(job->file->bytes, job->file->size, &job->header, &job->meta.kept);
     job->meta.kept.lossy = job->header.lossy;
     if (format->device)
         job->encoding = (struct conv_device_encoding){.coder = format->device->coder};
-    if (!carried && format->device && format->device->choose)
+    if (format->device && format->device->choose)
         format->device->choose(&config->codec, shape, &job->meta, &job->encoding);
-    return carried;
+    return CONV_OK;
 }

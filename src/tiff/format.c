@@ -340,7 +340,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                const struct conv_metadata *metadata, int from, int to,
                                struct conv_encoded *file, struct conv_err *err)
 {
-    bool carried = metadata && metadata->size > 0, last = to == src->height;
+    bool carried = metadata && metadata->bytes.size > 0, last = to == src->height;
     int compression = choose_compression(metadata);
     size_t strip = conv_interleave_bytes(src) * (size_t)strip_rows(src);
     size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
@@ -353,7 +353,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
             .file = &codec->file, .start = front, .most = most_bytes(src, compression)};
         codec->file.size = 0;
         // libtiff spoils floats that it predicts for the other byte order; they lie alike in both.
-        bool big = carried && metadata->data[0] == 'M' &&
+        bool big = carried && metadata->bytes.data[0] == 'M' &&
                    predictor(src, compression) != PREDICTOR_FLOATINGPOINT;
         conv_libtiff_open(tiff, big ? "wb" : "wl",
                           4 * strip + CONV_LIBTIFF_MOST_STATE + (size_t)strip_count(src) * 16);
@@ -377,7 +377,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     if (from == 0) {
         made.part[0].data = ((struct own *)codec)->head;
         made.part[0].size = CONV_TIFF_HEADER;
-        made.part[1].data = carried ? metadata->data + CONV_TIFF_HEADER : NULL;
+        made.part[1].data = carried ? metadata->bytes.data + CONV_TIFF_HEADER : NULL;
         made.part[1].size = front - CONV_TIFF_HEADER;
         made.size += front;
     } else if (last) {

@@ -110,28 +110,25 @@ static bool is_stored_as(const struct conv_image *shape, const uint8_t *data, si
            (int)conv_bytes_u16(found.value, found.little) == shape->depth;
 }
 
-enum conv_status conv_tiff_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
-                                       struct conv_cleaning cleaning, struct conv_common *common,
-                                       struct conv_err *err)
+bool conv_tiff_take_common(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                           struct conv_cleaning cleaning, struct conv_common *common)
 {
     cleaning.reshaped |=
         conv_tiff_has_pages(data, size) || !is_stored_as(&header->shape, data, size);
     take_densities(common, data, size);
-    bool ok = take_tag(&common->icc, data, size, ICC) && take_tag(&common->xmp, data, size, XMP) &&
-              take_tag(&common->photoshop, data, size, PHOTOSHOP) &&
-              (common->photoshop.size == 0 || conv_clean_photoshop(&common->photoshop)) &&
-              take_captions(&common->photoshop, data, size) &&
-              conv_clean_exif(&common->exif, data, size, (struct conv_cleaning){0}) &&
-              conv_common_clean(common, cleaning);
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return take_tag(&common->icc, data, size, ICC) && take_tag(&common->xmp, data, size, XMP) &&
+           take_tag(&common->photoshop, data, size, PHOTOSHOP) &&
+           (common->photoshop.size == 0 || conv_clean_photoshop(&common->photoshop)) &&
+           take_captions(&common->photoshop, data, size) &&
+           conv_clean_exif(&common->exif, data, size, (struct conv_cleaning){0}) &&
+           conv_common_clean(common, cleaning);
 }
 
 // --- to a file -----------------------------------------------------------------------------------
 
 static bool is_little(const struct conv_metadata *metadata)
 {
-    return !metadata || metadata->size == 0 || metadata->data[0] == 'I';
+    return !metadata || metadata->bytes.size == 0 || metadata->bytes.data[0] == 'I';
 }
 
 // An entry whose value goes to *values, at an even offset, unless it is short.
@@ -228,35 +225,30 @@ static bool put_photoshop(struct conv_buffer *entries, struct conv_buffer *value
                                               photoshop->size, photoshop->data, photoshop->size));
 }
 
-enum conv_status conv_tiff_put_common(const struct conv_common *common,
-                                      const struct conv_image *shape,
-                                      struct conv_metadata *metadata, struct conv_err *err)
+bool conv_tiff_put_common(const struct conv_common *common, const struct conv_image *shape,
+                          struct conv_metadata *metadata)
 {
     static const uint8_t header[CONV_TIFF_HEADER] = {'I', 'I', 42};
-    struct conv_buffer values = {.data = metadata->data, .capacity = metadata->capacity};
-    struct conv_buffer entries = {0};
+    struct conv_buffer *values = &metadata->bytes, entries = {0};
     const struct conv_buffer *exif = &common->exif, *icc = &common->icc, *xmp = &common->xmp;
     bool little = exif->size == 0 || exif->data[0] == 'I';
+    values->size = 0;
     // The first directory of the structure is not used where it is.
-    bool ok = exif->size > 0 ? conv_buffer_append(&values, exif->data, exif->size) &&
+    bool ok = exif->size > 0 ? conv_buffer_append(values, exif->data, exif->size) &&
                                    put_exif(&entries, exif, little)
-                             : conv_buffer_append(&values, header, sizeof header);
-    ok = ok && put_comment(&entries, &values, little, common) &&
-         put_densities(&entries, &values, little, common);
+                             : conv_buffer_append(values, header, sizeof header);
+    ok = ok && put_comment(&entries, values, little, common) &&
+         put_densities(&entries, values, little, common);
     if (ok && xmp->size > 0)
-        ok = put_entry(&entries, &values, little, XMP, BYTE, xmp->size, xmp->data, xmp->size);
-    ok = ok && put_photoshop(&entries, &values, little, &common->photoshop);
+        ok = put_entry(&entries, values, little, XMP, BYTE, xmp->size, xmp->data, xmp->size);
+    ok = ok && put_photoshop(&entries, values, little, &common->photoshop);
     if (ok && conv_common_icc_fits(icc, shape->channels < 3 ? 1 : 3))
-        ok = put_entry(&entries, &values, little, ICC, UNDEFINED, icc->size, icc->data, icc->size);
-    ok = ok && (values.size % 2 == 0 || conv_buffer_append(&values, (const uint8_t *)"", 1));
-    size_t front = values.size;
-    ok = ok && (entries.size == 0 || conv_buffer_append(&values, entries.data, entries.size));
+        ok = put_entry(&entries, values, little, ICC, UNDEFINED, icc->size, icc->data, icc->size);
+    ok = ok && (values->size % 2 == 0 || conv_buffer_append(values, (const uint8_t *)"", 1));
+    metadata->front = values->size;
+    ok = ok && (entries.size == 0 || conv_buffer_append(values, entries.data, entries.size));
     conv_buffer_free(&entries);
-    *metadata = (struct conv_metadata){.data = values.data,
-                                       .size = ok ? values.size : 0,
-                                       .capacity = values.capacity,
-                                       .front = ok ? front : 0};
-    return ok ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return ok;
 }
 
 void conv_tiff_write_header(uint8_t header[CONV_TIFF_HEADER], size_t at,
@@ -287,7 +279,7 @@ bool conv_tiff_write_directory(struct conv_buffer *directory, size_t at,
                                const struct conv_metadata *metadata)
 {
     bool little = is_little(metadata);
-    size_t carried = metadata ? (metadata->size - metadata->front) / ENTRY : 0, all = 0;
+    size_t carried = metadata ? (metadata->bytes.size - metadata->front) / ENTRY : 0, all = 0;
     size_t most = 2 + (count + carried) * ENTRY + 4, size = most;
     for (size_t i = 0; i < count; i++)
         size += (size_t)entries[i].count * INLINE;
@@ -313,7 +305,7 @@ bool conv_tiff_write_directory(struct conv_buffer *directory, size_t at,
         sort_in(first, &all, entry, little);
     }
     for (size_t i = 0; i < carried; i++)
-        sort_in(first, &all, metadata->data + metadata->front + i * ENTRY, little);
+        sort_in(first, &all, metadata->bytes.data + metadata->front + i * ENTRY, little);
     // Room of tags that the image replaces stays empty.
     conv_bytes_put(directory->data, 2, all, little);
     memset(first + all * ENTRY, 0, most - 2 - all * ENTRY);

@@ -42,13 +42,10 @@ bool conv_tiff_has_pages(const uint8_t *data, size_t size); // conv_format.is_an
 // conv_format.take_common and put_common. What put_common makes begins as the file does: a header,
 // whose offset of the first directory is to be filled in, and what entries of that directory point
 // to, `metadata->front` bytes in total. These entries follow, by tag.
-enum conv_status conv_tiff_take_common(const uint8_t *data, size_t size,
-                                       const struct conv_image_header *header,
-                                       struct conv_cleaning cleaning, struct conv_common *common,
-                                       struct conv_err *err);
-enum conv_status conv_tiff_put_common(const struct conv_common *common,
-                                      const struct conv_image *shape,
-                                      struct conv_metadata *metadata, struct conv_err *err);
+bool conv_tiff_take_common(const uint8_t *data, size_t size, const struct conv_image_header *header,
+                           struct conv_cleaning cleaning, struct conv_common *common);
+bool conv_tiff_put_common(const struct conv_common *common, const struct conv_image *shape,
+                          struct conv_metadata *metadata);
 
 enum {
     CONV_TIFF_SHORT = 3,

@@ -110,18 +110,11 @@ static bool take(struct conv_buffer *buffer, const uint8_t *data, size_t size, u
            conv_buffer_append(buffer, chunk.data, chunk.size);
 }
 
-static enum conv_status no_memory(struct conv_err *err)
+static bool take_common(const uint8_t *data, size_t size, const struct conv_image_header *,
+                        struct conv_cleaning cleaning, struct conv_common *common)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-}
-
-static enum conv_status take_common(const uint8_t *data, size_t size,
-                                    const struct conv_image_header *, struct conv_cleaning cleaning,
-                                    struct conv_common *common, struct conv_err *err)
-{
-    bool taken = take(&common->icc, data, size, ICCP) && take(&common->exif, data, size, EXIF) &&
-                 take(&common->xmp, data, size, XMP) && conv_common_clean(common, cleaning);
-    return taken ? CONV_OK : no_memory(err);
+    return take(&common->icc, data, size, ICCP) && take(&common->exif, data, size, EXIF) &&
+           take(&common->xmp, data, size, XMP) && conv_common_clean(common, cleaning);
 }
 
 // Appends a chunk, unless there is nothing in it.
@@ -138,26 +131,23 @@ static bool put(struct conv_buffer *chunks, uint32_t name, const struct conv_buf
            conv_buffer_append(chunks, padding, content->size % 2);
 }
 
-static enum conv_status put_common(const struct conv_common *common, const struct conv_image *shape,
-                                   struct conv_metadata *metadata, struct conv_err *err)
+// Gray is written as RGB.
+static bool put_common(const struct conv_common *common, const struct conv_image *,
+                       struct conv_metadata *metadata)
 {
-    struct conv_buffer chunks = {.data = metadata->data, .capacity = metadata->capacity};
-    (void)shape; // gray is written as RGB
-    bool fits = conv_common_icc_fits(&common->icc, 3);
-    bool done = !fits || put(&chunks, ICCP, &common->icc);
-    metadata->front = chunks.size;
-    done = done && put(&chunks, EXIF, &common->exif) && put(&chunks, XMP, &common->xmp);
-    metadata->data = chunks.data;
-    metadata->capacity = chunks.capacity;
-    metadata->size = done ? chunks.size : metadata->front;
-    return done ? CONV_OK : no_memory(err);
+    struct conv_buffer *chunks = &metadata->bytes;
+    chunks->size = 0;
+    bool done = !conv_common_icc_fits(&common->icc, 3) || put(chunks, ICCP, &common->icc);
+    metadata->front = chunks->size;
+    return done && put(chunks, EXIF, &common->exif) && put(chunks, XMP, &common->xmp);
 }
 
 // The parts of a file that libwebp has written, with metadata; `head` is one of them.
 static void put_parts(struct conv_encoded *encoded, uint8_t *head, const uint8_t *file, size_t size,
                       const struct conv_image *shape, const struct conv_metadata *metadata)
 {
-    size_t front = metadata ? metadata->front : 0, late = metadata ? metadata->size - front : 0;
+    size_t front = metadata ? metadata->front : 0,
+           late = metadata ? metadata->bytes.size - front : 0;
     size_t from = WEBP_HEAD, at = from;
     struct chunk chunk;
     *encoded = (struct conv_encoded){.part = {{file, size}}, .size = size};
@@ -170,12 +160,13 @@ static void put_parts(struct conv_encoded *encoded, uint8_t *head, const uint8_t
     } else if (shape->alpha) { // a lossless image has its alpha inside
         flags |= HAS_ALPHA;
     }
-    for (size_t next = 0; late > 0 && next_chunk(&chunk, metadata->data + front, late, &next);)
+    for (size_t next = 0;
+         late > 0 && next_chunk(&chunk, metadata->bytes.data + front, late, &next);)
         flags |= chunk.name == EXIF ? HAS_EXIF : HAS_XMP;
     *encoded = (struct conv_encoded){.part = {{head, EXTENDED_HEAD},
-                                              {metadata->data, front},
+                                              {metadata->bytes.data, front},
                                               {file + from, size - from},
-                                              {metadata->data + front, late}}};
+                                              {metadata->bytes.data + front, late}}};
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         encoded->size += encoded->part[i].size;
     memcpy(head, "RIFF....WEBPVP8X", 16);
@@ -424,7 +415,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
 static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
-    return pixels_times(shape, ENCODE_BYTES) + (metadata ? metadata->size : 0);
+    return pixels_times(shape, ENCODE_BYTES) + (metadata ? metadata->bytes.size : 0);
 }
 
 const struct conv_format conv_webp_format = {

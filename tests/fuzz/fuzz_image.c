@@ -36,9 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (format->keep)
         format->keep(data, size, &header, &metadata.kept);
     if (format->take_common) {
-        require(
-            !format->take_common(data, size, &header, (struct conv_cleaning){0}, &common, &err));
-        require(!format->put_common(&common, &header.shape, &metadata, &err));
+        require(format->take_common(data, size, &header, (struct conv_cleaning){0}, &common));
+        require(format->put_common(&common, &header.shape, &metadata));
     }
     struct conv_image image = header.shape;
     require(!conv_codec_open(&codec, format, &config, &err));

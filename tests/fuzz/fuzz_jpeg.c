@@ -12,8 +12,8 @@ static void check_metadata(const struct conv_metadata *metadata)
 {
     struct conv_marker marker;
     size_t at = 0;
-    while (at < metadata->size)
-        require(conv_marker_next(&marker, metadata->data, metadata->size, &at));
+    while (at < metadata->bytes.size)
+        require(conv_marker_next(&marker, metadata->bytes.data, metadata->bytes.size, &at));
 }
 
 // Cleaning again changes nothing.
@@ -40,15 +40,13 @@ static void carry_metadata(const uint8_t *data, size_t size, const struct conv_i
 {
     struct conv_metadata metadata = {0};
     struct conv_common common = {0};
-    struct conv_err err;
-    require(!conv_jpeg_format.take_common(data, size, header, (struct conv_cleaning){0}, &common,
-                                          &err));
+    require(conv_jpeg_format.take_common(data, size, header, (struct conv_cleaning){0}, &common));
     require(common.exif.size <= CONV_CLEAN_EXIF_MOST);
     check_clean(&common.exif, clean_exif);
     check_clean(&common.xmp, clean_xmp);
     check_clean(&common.photoshop, conv_clean_photoshop);
-    require(!conv_png_format.put_common(&common, &header->shape, &metadata, &err));
-    require(!conv_jpeg_format.put_common(&common, &header->shape, &metadata, &err));
+    require(conv_png_format.put_common(&common, &header->shape, &metadata));
+    require(conv_jpeg_format.put_common(&common, &header->shape, &metadata));
     check_metadata(&metadata);
     conv_common_free(&common);
     conv_metadata_free(&metadata);

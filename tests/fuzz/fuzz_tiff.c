@@ -11,10 +11,9 @@ static const struct conv_format *const tiff = &conv_tiff_format;
 static void take_and_put(const uint8_t *data, size_t size, const struct conv_image_header *header,
                          struct conv_common *common, struct conv_metadata *metadata)
 {
-    struct conv_err err;
-    require(!tiff->take_common(data, size, header, (struct conv_cleaning){0}, common, &err));
+    require(tiff->take_common(data, size, header, (struct conv_cleaning){0}, common));
     require(common->exif.size <= CONV_CLEAN_EXIF_MOST);
-    require(!tiff->put_common(common, &header->shape, metadata, &err));
+    require(tiff->put_common(common, &header->shape, metadata));
     tiff->keep(data, size, header, &metadata->kept);
 }
 

@@ -102,19 +102,19 @@ static void check_carried(const uint8_t *data, size_t size, const struct conv_im
     static const uint8_t row[1 + 8]; // of one pixel
     static struct conv_metadata meta;
     struct reference_image image;
-    if (conv_png_format.collect(data, size, header, (struct conv_cleaning){0}, &meta, NULL) ||
-        meta.front > meta.size)
+    if (!conv_png_format.collect(data, size, header, (struct conv_cleaning){0}, &meta) ||
+        meta.front > meta.bytes.size)
         fail("conv_png_format.collect", "fails");
-    if (meta.size == 0)
+    if (meta.bytes.size == 0)
         return;
     const struct conv_image *shape = &header->shape;
     struct png_file out = {0};
     struct png_file stream =
         png_make_zlib(row, 1 + (size_t)shape->channels * (size_t)shape->depth / 8);
     png_make_head(&out, 1, 1, shape->depth, color_types[shape->channels]);
-    png_make_bytes(&out, meta.data, meta.front);
+    png_make_bytes(&out, meta.bytes.data, meta.front);
     png_make_chunk(&out, "IDAT", stream.data, stream.size);
-    png_make_bytes(&out, meta.data + meta.front, meta.size - meta.front);
+    png_make_bytes(&out, meta.bytes.data + meta.front, meta.bytes.size - meta.front);
     png_make_chunk(&out, "IEND", NULL, 0);
     if (reference_read(&image, out.data, out.size, 1) != REFERENCE_TAKES)
         fail("conv_png_format.collect", "spoils the output");

@@ -36,8 +36,8 @@ static bool decode_ours(struct subject *subject, const struct png_file *file)
     struct conv_image_header header;
     return !conv_png_format.probe(file->data, file->size, &header, NULL) &&
            !conv_png_format.check_size(file->data, file->size, &header, NULL) &&
-           !conv_png_format.collect(file->data, file->size, &header, (struct conv_cleaning){0},
-                                    &subject->meta, NULL) &&
+           conv_png_format.collect(file->data, file->size, &header, (struct conv_cleaning){0},
+                                   &subject->meta) &&
            !conv_png_format.decode(subject->codec, file->data, file->size, &header,
                                    &subject->planes, NULL, NULL);
 }
