@@ -62,7 +62,7 @@ const char *folder_path(const char *name)
     return path;
 }
 
-void folder_write(const char *name, const char *text)
+void folder_write_bytes(const char *name, const void *data, size_t size)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", folder_path(name));
@@ -73,8 +73,13 @@ void folder_write(const char *name, const char *text)
         *slash = '/';
     }
     FILE *file = fopen(path, "w");
-    if (!file || fputs(text, file) == EOF || fclose(file) != 0)
+    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0)
         stop("cannot write", path);
+}
+
+void folder_write(const char *name, const char *text)
+{
+    folder_write_bytes(name, text, strlen(text));
 }
 
 const char *folder_read(const char *name)

@@ -14,6 +14,7 @@ const char *folder_path(const char *name);
 
 // These stop the program with a message if the system refuses.
 void folder_write(const char *name, const char *text); // makes the folders on the way
-const char *folder_read(const char *name);             // until the next call; NULL: no such file
-bool folder_has(const char *name);                     // a link without a target counts
-int folder_count(const char *name);                    // entries of a folder, "." and ".." not
+void folder_write_bytes(const char *name, const void *data, size_t size);
+const char *folder_read(const char *name); // until the next call; NULL: no such file
+bool folder_has(const char *name);         // a link without a target counts
+int folder_count(const char *name);        // entries of a folder, "." and ".." not

@@ -15,28 +15,20 @@
 
 #define IMAGES 30
 
-static const char *root;
 static uint64_t noise = 3;
 
-static char *path_of(char *path, const char *folder, int image)
+static const char *path_of(const char *folder, int image)
 {
-    snprintf(path, 256, "%s/%s/%02d.png", root, folder, image);
-    return path;
-}
-
-static char *folder_of(char *path, const char *folder)
-{
-    snprintf(path, 256, "%s/%s", root, folder);
-    return path;
+    char name[64];
+    snprintf(name, sizeof name, "%s/%02d.png", folder, image);
+    return folder_path(name);
 }
 
 static int make_inputs(void **state)
 {
-    char path[256];
+    char name[64];
     uint16_t samples[80 * 60 * 3];
     assert_int_equal(folder_make(state), 0);
-    root = folder_path("");
-    assert_int_equal(mkdir(folder_of(path, "in"), 0700), 0);
     for (int i = 0; i < IMAGES; i++) {
         struct png_file file = {0};
         struct png_spec spec = {.width = 10 + i,
@@ -47,10 +39,8 @@ static int make_inputs(void **state)
         for (size_t k = 0; k < sizeof samples / sizeof samples[0]; k++)
             samples[k] = (uint16_t)(random_bits(&noise) & (i % 3 ? 255 : 65535));
         png_make_image(&file, &spec);
-        FILE *stream = fopen(path_of(path, "in", i), "wb");
-        assert_non_null(stream);
-        assert_int_equal(fwrite(file.data, 1, file.size, stream), file.size);
-        assert_int_equal(fclose(stream), 0);
+        snprintf(name, sizeof name, "in/%02d.png", i);
+        folder_write_bytes(name, file.data, file.size);
         png_make_free(&file);
     }
     return 0;
@@ -69,9 +59,8 @@ static void decode_file(conv_context *context, const char *path, conv_image *ima
 static conv_status run(conv_context *context, const char *filter, const char *in, const char *out,
                        const conv_folder_options *options, conv_folder_progress *result)
 {
-    char from[256], to[256];
-    const char *inputs[] = {folder_of(from, in)};
-    return conv_filter_folder(context, filter, inputs, 1, folder_of(to, out), options, result);
+    const char *input = folder_path(in);
+    return conv_filter_folder(context, filter, &input, 1, folder_path(out), options, result);
 }
 
 struct caller {
@@ -92,7 +81,6 @@ static void *filter_folder(void *argument)
 
 static void check_folder(const struct caller *caller)
 {
-    char path[256];
     conv_context *context = api_open(3);
     conv_filter *filter;
     assert_int_equal(caller->status, CONV_OK);
@@ -103,8 +91,8 @@ static void check_folder(const struct caller *caller)
     assert_int_equal(conv_filter_create(&filter, context, caller->filter, NULL), CONV_OK);
     for (int i = 0; i < IMAGES; i++) {
         conv_image source, filtered;
-        decode_file(context, path_of(path, "in", i), &source);
-        decode_file(context, path_of(path, caller->out, i), &filtered);
+        decode_file(context, path_of("in", i), &source);
+        decode_file(context, path_of(caller->out, i), &filtered);
         assert_int_equal(conv_filter_run(filter, &source, &source, 1, NULL), CONV_OK);
         assert_true(api_image_equal(&filtered, &source));
         conv_free(context, CONV_HOST, source.data);
@@ -146,7 +134,6 @@ static int listen(void *user, const conv_folder_progress *progress)
 
 API_TEST(outputs_that_exist_are_replaced_or_kept, 3)
 {
-    char path[256];
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     for (int i = 0; i < 2; i++) {
@@ -154,7 +141,7 @@ API_TEST(outputs_that_exist_are_replaced_or_kept, 3)
         assert_int_equal(result.done, IMAGES);
         assert_int_equal(result.skipped, 0);
     }
-    assert_int_equal(unlink(path_of(path, "kept", 4)), 0);
+    assert_int_equal(unlink(path_of("kept", 4)), 0);
     options.skip_existing = 1;
     assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
     assert_int_equal(result.skipped, IMAGES - 1);
@@ -162,7 +149,7 @@ API_TEST(outputs_that_exist_are_replaced_or_kept, 3)
     options.skip_existing = 0;
     options.update = 1;
     struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}}; // long before its input
-    assert_int_equal(utimensat(AT_FDCWD, path_of(path, "kept", 7), times, 0), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path_of("kept", 7), times, 0), 0);
     assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
     assert_int_equal(result.skipped, IMAGES - 1);
     assert_int_equal(result.done, 1);
@@ -171,7 +158,6 @@ API_TEST(outputs_that_exist_are_replaced_or_kept, 3)
 #if CONV_HAVE_JPEG
 API_TEST(outputs_have_another_format_and_are_gray, 3)
 {
-    uint8_t head[3];
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.gray = 1;
@@ -181,13 +167,7 @@ API_TEST(outputs_have_another_format_and_are_gray, 3)
     options.quality = 80;
     assert_int_equal(run(context, "blur", "in", "jpegs", &options, &result), CONV_OK);
     assert_int_equal(result.done, IMAGES);
-    char path[256];
-    memcpy(strrchr(path_of(path, "jpegs", 0), '.'), ".jpg", sizeof ".jpg");
-    FILE *stream = fopen(path, "rb");
-    assert_non_null(stream);
-    assert_int_equal(fread(head, 1, sizeof head, stream), sizeof head);
-    assert_int_equal(fclose(stream), 0);
-    assert_memory_equal(head, "\xff\xd8\xff", sizeof head);
+    assert_memory_equal(folder_read("jpegs/00.jpg"), "\xff\xd8\xff", 3);
     options.to = "gif";
     REFUSE(CONV_ERR_USAGE, run(context, "blur", "in", "jpegs", &options, &result));
 }
@@ -195,16 +175,13 @@ API_TEST(outputs_have_another_format_and_are_gray, 3)
 
 API_TEST(a_bad_file_does_not_end_a_run, 3)
 {
-    char path[256];
+    const char *path = path_of("in", 99);
     conv_folder_progress result = {.size = sizeof result};
     struct heard heard = {0};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = listen;
     options.user = &heard;
-    FILE *stream = fopen(path_of(path, "in", 99), "wb");
-    assert_non_null(stream);
-    fputs("no PNG", stream);
-    assert_int_equal(fclose(stream), 0);
+    folder_write("in/99.png", "no PNG");
     assert_int_equal(run(context, "blur", "in", "bad", &options, &result), CONV_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(result.failed, 1);
@@ -214,19 +191,16 @@ API_TEST(a_bad_file_does_not_end_a_run, 3)
 
 API_TEST(the_callback_ends_a_run, 3)
 {
-    char path[256];
     struct heard heard = {.stop_at = 1};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = listen;
     options.user = &heard;
-    FILE *stream = fopen(path_of(path, "in", -1), "wb"); // fails at once
-    assert_non_null(stream);
-    assert_int_equal(fclose(stream), 0);
+    folder_write("in/none.png", ""); // fails at once
     assert_int_equal(run(context, "blur", "in", "ended", &options, NULL), CONV_ERR_CANCELLED);
     // The context goes on.
     options.progress = NULL;
     assert_int_equal(run(context, "blur", "in", "again", &options, NULL), CONV_OK);
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(folder_path("in/none.png")), 0);
 }
 
 static int stop_when_found(void *user, const conv_folder_progress *progress)
@@ -238,24 +212,23 @@ static int stop_when_found(void *user, const conv_folder_progress *progress)
 // The callback was called only when an image was finished, so it could not end a wait.
 API_TEST(the_callback_ends_a_wait, 3)
 {
-    char pipe_path[256];
+    const char *path = folder_path("pipe");
     uint64_t found = 0;
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.progress = stop_when_found;
     options.user = &found;
-    assert_int_equal(mkfifo(folder_of(pipe_path, "pipe"), 0600), 0);
-    int end = open(pipe_path, O_RDWR); // a writer that never writes
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int end = open(path, O_RDWR); // a writer that never writes
     assert_true(end >= 0);
     assert_int_equal(run(context, "blur", "pipe", "waited", &options, NULL), CONV_ERR_CANCELLED);
     assert_int_equal(found, 1);
     close(end);
-    assert_int_equal(unlink(pipe_path), 0);
+    assert_int_equal(unlink(path), 0);
 }
 
 // A folder becomes an archive, the archive a folder again, in one run and in three shards.
 API_TEST(archives_and_shards, 3)
 {
-    char path[256], again[256];
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.archives = 1;
@@ -284,8 +257,8 @@ API_TEST(archives_and_shards, 3)
     }
     for (int i = 0; i < IMAGES; i++) {
         conv_image source, filtered;
-        decode_file(context, path_of(path, "in", i), &source);
-        decode_file(context, path_of(again, "shards", i), &filtered);
+        decode_file(context, path_of("in", i), &source);
+        decode_file(context, path_of("shards", i), &filtered);
         assert_true(api_image_equal(&filtered, &source));
         conv_free(context, CONV_HOST, source.data);
         conv_free(context, CONV_HOST, filtered.data);
@@ -294,9 +267,8 @@ API_TEST(archives_and_shards, 3)
 
 API_TEST(wrong_arguments_are_refused, 3)
 {
-    char in[256], out[256];
-    const char *inputs[] = {folder_of(in, "in"), NULL}, *standard[] = {"-"}, *none[] = {"/no/such"};
-    folder_of(out, "wrong");
+    const char *inputs[] = {folder_path("in"), NULL}, *standard[] = {"-"}, *none[] = {"/no/such"};
+    const char *out = folder_path("wrong");
     const struct {
         const char *filter, *const *inputs;
         int count;

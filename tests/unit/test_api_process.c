@@ -22,14 +22,6 @@
 
 extern char **environ;
 
-static const char *root;
-
-static char *path_of(char path[256], const char *name)
-{
-    snprintf(path, 256, "%s/%s", root, name);
-    return path;
-}
-
 // --- archives ------------------------------------------------------------------------------------
 
 static void put_member(FILE *stream, const char *name, const void *data, size_t size)
@@ -57,7 +49,7 @@ static void put_member(FILE *stream, const char *name, const void *data, size_t 
 // others are decoded.
 static void make_archive(const char *name, int members, uint64_t seed)
 {
-    char path[256], member[32];
+    char member[32];
     static const char zeros[1024];
     static uint8_t samples[3 * SIDE * SIDE];
     conv_context *context = api_open(1);
@@ -66,7 +58,7 @@ static void make_archive(const char *name, int members, uint64_t seed)
         samples[i] = (uint8_t)(random_bits(&seed) & 63);
     conv_image image = conv_image_interleaved(samples, SIDE, SIDE, 3, CONV_SAMPLE_U8, CONV_HOST);
     assert_int_equal(conv_encode_png(context, &image, 1, NULL, &file, NULL, NULL), CONV_OK);
-    FILE *stream = fopen(path_of(path, name), "wb");
+    FILE *stream = fopen(folder_path(name), "wb");
     assert_non_null(stream);
     for (int i = 0; i < members; i++) {
         if (i % 4 == 3) {
@@ -83,7 +75,7 @@ static void make_archive(const char *name, int members, uint64_t seed)
 }
 
 struct watched {
-    char truncate[256]; // a file that is shortened once an image has failed; or ""
+    const char *truncate; // a file that is shortened once an image has failed; or NULL
     int failures;
     conv_folder_progress result;
     conv_status status;
@@ -96,22 +88,21 @@ static int watch(void *user, const conv_folder_progress *progress)
     if (!progress->path)
         return 0;
     watched->failures++;
-    if (watched->truncate[0])
+    if (watched->truncate)
         (void)!truncate(watched->truncate, 5000);
     return 0;
 }
 
 static void run(struct watched *watched, const char *in, const char *out, int threads)
 {
-    char from[256], to[256];
-    const char *inputs[] = {path_of(from, in)};
+    const char *input = folder_path(in);
     conv_context *context = api_open(threads);
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.archives = 1;
     options.progress = watch;
     options.user = watched;
     watched->result = (conv_folder_progress){.size = sizeof watched->result};
-    watched->status = conv_filter_folder(context, "gaussian5", inputs, 1, path_of(to, out),
+    watched->status = conv_filter_folder(context, "gaussian5", &input, 1, folder_path(out),
                                          &options, &watched->result);
     snprintf(watched->message, sizeof watched->message, "%s", conv_context_message(context));
     conv_context_destroy(context);
@@ -150,9 +141,8 @@ static void demand(bool holds, int line, const char *text)
 static void shorten(void)
 {
     for (int round = 0; round < (CONV_SANITIZED ? 4 : 8); round++) {
-        struct watched watched = {0};
+        struct watched watched = {.truncate = folder_path("short.tar")};
         make_archive("short.tar", MEMBERS, (uint64_t)round);
-        path_of(watched.truncate, "short.tar");
         run(&watched, "short.tar", round % 2 ? "out" : "out.tar", 1 + round % 4);
         DEMAND(watched.failures > 0 && watched.result.failed > 0);
     }
@@ -165,8 +155,8 @@ UNIT_TEST(archives_that_become_shorter)
 
 static void lose_reader(void)
 {
-    char path[256];
-    DEMAND(mkfifo(path_of(path, "pipe.tar"), 0600) == 0);
+    const char *path = folder_path("pipe.tar");
+    DEMAND(mkfifo(path, 0600) == 0);
     pid_t reader = fork();
     if (reader == 0) {
         char byte;
@@ -240,8 +230,7 @@ static int look(void *user, const conv_folder_progress *progress)
 
 static void compare_shared(void)
 {
-    char from[256], to[256];
-    const char *inputs[] = {path_of(from, "in.tar")};
+    const char *input = folder_path("in.tar");
     sigset_t some;
     sigemptyset(&some);
     sigaddset(&some, SIGUSR2);
@@ -252,7 +241,7 @@ static void compare_shared(void)
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     options.archives = 1;
     options.progress = look;
-    DEMAND(conv_filter_folder(context, "gaussian5", inputs, 1, path_of(to, "shared.tar"), &options,
+    DEMAND(conv_filter_folder(context, "gaussian5", &input, 1, folder_path("shared.tar"), &options,
                               NULL) == CONV_OK);
     DEMAND(memcmp(&before, &during, sizeof before) == 0);
     conv_context_destroy(context);
@@ -307,7 +296,6 @@ UNIT_TEST(two_callers_and_a_child)
 static int make_root(void **state)
 {
     assert_int_equal(folder_make(state), 0);
-    root = folder_path("");
     make_archive("in.tar", MEMBERS, 99);
     return 0;
 }

@@ -100,10 +100,7 @@ static int set_up(void **state)
         return -1;
     make_image(&image);
     folder_write("in/a.txt", "");
-    FILE *file = fopen(folder_path("a.png"), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(image.data, 1, image.size, file), image.size);
-    assert_int_equal(fclose(file), 0);
+    folder_write_bytes("a.png", image.data, image.size);
     png_make_free(&image);
     pid_t child = fork();
     if (child == 0) {

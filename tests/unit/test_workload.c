@@ -11,30 +11,33 @@
 
 #define KIB ((uint64_t)1024)
 
-static const char *path_of(int number)
+static const char *name_of(int number)
 {
-    char name[16];
+    static char name[16];
     snprintf(name, sizeof name, "%04d.png", number);
-    return folder_path(name);
+    return name;
 }
 
-// A file of `size` bytes that begins as a PNG of that kind does; the rest is a hole.
+static const char *path_of(int number)
+{
+    return folder_path(name_of(number));
+}
+
+// What is beyond the file is a hole.
+static void write_file(int number, struct png_file *file, uint64_t bytes)
+{
+    folder_write_bytes(name_of(number), file->data, file->size);
+    assert_int_equal(truncate(path_of(number), (off_t)bytes), 0);
+    png_make_free(file);
+}
+
+// A file of `bytes` bytes that begins as a PNG of that kind does.
 static void make(int number, uint64_t bytes, int bit_depth, int color_type, int interlaced)
 {
-    const char *path = path_of(number);
-    uint8_t head[29] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
-    head[18] = 600 >> 8; // 600 x 300
-    head[19] = 600 & 255;
-    head[22] = 300 >> 8;
-    head[23] = 300 & 255;
-    head[24] = (uint8_t)bit_depth;
-    head[25] = (uint8_t)color_type;
-    head[28] = (uint8_t)interlaced;
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(head, 1, sizeof head, file), sizeof head);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(truncate(path, (off_t)bytes), 0);
+    struct png_file file = {0};
+    png_make_head(&file, 600, 300, bit_depth, color_type);
+    file.data[28] = (uint8_t)interlaced;
+    write_file(number, &file, bytes);
 }
 
 static void make_plain(int from, int to, uint64_t bytes)
@@ -228,15 +231,9 @@ static enum conv_workload_kind judge(int count, int width, int height, bool prog
     memcpy(file.data + frame + 5, sides, sizeof sides);
     assert_int_equal(folder_remove(NULL), 0);
     assert_int_equal(folder_make(NULL), 0);
-    const char *first = path_of(0);
-    FILE *stream = fopen(first, "wb");
-    assert_non_null(stream);
-    assert_int_equal(fwrite(file.data, 1, file.size, stream), file.size);
-    assert_int_equal(fclose(stream), 0);
-    assert_int_equal(truncate(first, bytes), 0);
+    write_file(0, &file, (uint64_t)bytes);
     for (int i = 1; i < count; i++)
         assert_int_equal(link(path_of(0), path_of(i)), 0);
-    png_make_free(&file);
     return measure_gain(&choice, NULL).kind;
 }
 
@@ -255,10 +252,7 @@ UNIT_TEST(test_folders_of_jpegs)
 UNIT_TEST(test_a_jpeg_is_worth_what_its_size_says)
 {
     struct conv_workload_choice choice = {.plain[CONV_DEVICE_JPEG] = {.sample = 1}, .cost = 1};
-    FILE *file = fopen(path_of(0), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite("\xFF\xD8\xFF\xE1", 1, 4, file), 4);
-    assert_int_equal(fclose(file), 0);
+    folder_write(name_of(0), "\xFF\xD8\xFF\xE1");
     assert_int_equal(truncate(path_of(0), 100000), 0);
     assert_in_range(measure_gain(&choice, list_of(1)).saved, 800000, 1100000);
 }
