@@ -90,29 +90,33 @@ enum conv_status conv_tar_sparse_old(struct conv_tar_sparse *sparse,
 
 // --- maps in PAX headers -------------------------------------------------------------------------
 
+// Decimal digits. Returns how many bytes they take; 0 if there are none or the number is too large.
+static size_t parse_digits(uint64_t *value, const char *text, size_t size)
+{
+    size_t i = 0;
+    *value = 0;
+    for (; i < size && text[i] >= '0' && text[i] <= '9'; i++)
+        if (__builtin_mul_overflow(*value, (uint64_t)10, value) ||
+            __builtin_add_overflow(*value, (uint64_t)(text[i] - '0'), value))
+            return 0;
+    return i;
+}
+
 // "offset,size,offset,size": PAX format 0.1.
 static enum conv_status read_list(struct conv_tar_sparse *sparse, const char *text, size_t size,
                                   struct conv_err *err)
 {
-    uint64_t numbers[2] = {0, 0};
-    int count = 0;
+    uint64_t numbers[2];
     enum conv_status status = CONV_OK;
-    for (size_t i = 0; i <= size && !status; i++) {
-        if (i == size || text[i] == ',') {
-            if (i == 0 || text[i - 1] == ',')
-                return refuse_map(err);
-            if (++count % 2 == 0) {
-                status = add_part(sparse, numbers[0], numbers[1], err);
-                numbers[0] = numbers[1] = 0;
-            }
-            continue;
-        }
-        uint64_t *number = &numbers[count % 2];
-        if (text[i] < '0' || text[i] > '9' || *number > (INT64_MAX - 9) / 10)
+    for (size_t i = 0, count = 0; i <= size && !status; i++) {
+        size_t digits = parse_digits(&numbers[count++ % 2], text + i, size - i);
+        i += digits;
+        if (digits == 0 || (i < size ? text[i] != ',' : count % 2 != 0))
             return refuse_map(err);
-        *number = 10 * *number + (uint64_t)(text[i] - '0');
+        if (count % 2 == 0)
+            status = add_part(sparse, numbers[0], numbers[1], err);
     }
-    return !status && count % 2 ? refuse_map(err) : status;
+    return status;
 }
 
 // --- maps before the content ---------------------------------------------------------------------
@@ -238,18 +242,6 @@ static enum conv_status set_text(char **to, const char *text, size_t size, struc
     *to = size ? strndup(text, size) : NULL;
     return size && !*to ? conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of a member")
                         : CONV_OK;
-}
-
-// Decimal digits. Returns how many bytes they take; 0 if there are none or the number is too large.
-static size_t parse_digits(uint64_t *value, const char *text, size_t size)
-{
-    size_t i = 0;
-    *value = 0;
-    for (; i < size && text[i] >= '0' && text[i] <= '9'; i++)
-        if (__builtin_mul_overflow(*value, (uint64_t)10, value) ||
-            __builtin_add_overflow(*value, (uint64_t)(text[i] - '0'), value))
-            return 0;
-    return i;
 }
 
 static bool parse_whole(uint64_t *value, const char *text, size_t size)
