@@ -261,7 +261,7 @@ void conv_selection_report_shard(const struct conv_input_options *inputs,
         return;
     snprintf(listing.digest, sizeof listing.digest, "%016" PRIx64 "%016" PRIx64, digest.word[0],
              digest.word[1]);
-    conv_report_listing(report, &listing);
+    conv_report_totals(report)->listing = listing;
 }
 
 bool conv_selection_is_shard_empty(const struct conv_options *options, const struct conv_walk *walk)

@@ -180,9 +180,8 @@ static enum conv_status open_journal(struct run *run, const struct conv_options 
 // done: without it, done images would be filtered again.
 static void keep_own_journal(struct run *run, bool is_cut)
 {
-    struct conv_totals totals;
-    conv_report_totals(run->report.report, &totals);
-    if (!run->own_journal[0] || totals.done == 0 || (!is_cut && totals.failed == 0))
+    const struct conv_totals *totals = conv_report_totals(run->report.report);
+    if (!run->own_journal[0] || totals->done == 0 || (!is_cut && totals->failed == 0))
         return;
     snprintf(run->advice, sizeof run->advice, "--resume %s continues", run->own_journal);
     run->inputs.advice = run->advice;

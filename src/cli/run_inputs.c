@@ -422,17 +422,12 @@ static void print_none(const struct conv_options *options, const struct conv_wal
 
 // What the walk passed over: files and folders of other programs, images of other formats, folders
 // that are not entered.
-static void report_passed(const struct conv_walk *walk, struct conv_report *report)
+static void report_passed(const struct conv_walk_passed *of, struct conv_record_passed *passed)
 {
-    const struct conv_walk_passed *of = conv_walk_count(walk).passed;
-    struct conv_record_passed passed = {
-        .ignored = of->ignored,
-        .images = of->images,
-        .folders = of->folders,
-    };
+    *passed = (struct conv_record_passed){
+        .ignored = of->ignored, .images = of->images, .folders = of->folders};
     for (int i = 0; i < of->format_count; i++)
-        conv_text_add(passed.formats, sizeof passed.formats, ", ", "%s", of->formats[i]);
-    conv_report_passed(report, &passed);
+        conv_text_add(passed->formats, sizeof passed->formats, ", ", "%s", of->formats[i]);
 }
 
 static void count_rest(const struct conv_output_options *outputs, const char *advice,
@@ -458,16 +453,15 @@ int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_opt
                            struct conv_report *report, int stop, bool failed)
 {
     struct conv_selection *selection = &inputs->selection;
-    struct conv_totals totals;
+    struct conv_totals *totals = conv_report_totals(report);
     struct conv_report_rest rest = {0};
-    conv_report_totals(report, &totals);
-    int code = conv_errors_exit_code(&totals, stop);
+    int code = conv_errors_exit_code(totals, stop);
     if (options->inputs.watch && (stop > 0 || code == CONV_EXIT_NOTHING)) {
         // A watch is always ended by a signal.
-        code = totals.failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
+        code = totals->failed ? CONV_EXIT_SOME_FAILED : CONV_EXIT_OK;
     } else if (stop > 0) {
         if (!inputs->collects) // nothing was written
-            count_rest(&options->outputs, inputs->advice, selection, &totals, &rest);
+            count_rest(&options->outputs, inputs->advice, selection, totals, &rest);
         conv_report_interrupted(report, &rest);
     } else if (code == CONV_EXIT_NOTHING && !failed) {
         conv_stall_begin(conv_signals_stall());
@@ -477,7 +471,7 @@ int conv_run_inputs_finish(struct conv_run_inputs *inputs, const struct conv_opt
             print_none(options, conv_walk_count(selection->walk).passed);
         conv_stall_end(conv_signals_stall());
     }
-    report_passed(selection->walk, report);
+    report_passed(conv_walk_count(selection->walk).passed, &totals->passed);
     conv_selection_report_shard(&options->inputs, inputs->plan, selection->walk, report);
     return code;
 }

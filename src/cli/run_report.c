@@ -87,7 +87,7 @@ void conv_run_report_finish(struct conv_run_report *report, int stop, int code,
     report->config.streams = conv_report_most_streams(report->report); // for the page
     if (conv_trace_finish(report->trace, &err))
         say_failure(report, &err);
-    conv_report_finish(report->report, &report->totals);
+    report->totals = *conv_report_totals(report->report);
 }
 
 // --- the page ------------------------------------------------------------------------------------

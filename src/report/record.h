@@ -99,7 +99,12 @@ struct conv_record_passed {
 };
 
 struct conv_totals {
-    uint64_t done, failed, skipped, planned, copied;
+    union {
+        uint64_t outcomes[CONV_OUTCOME_COPIED + 1];
+        struct {
+            uint64_t done, failed, skipped, planned, copied;
+        };
+    };
     uint64_t replaced; // files, by outputs
     struct conv_record_passed passed;
     uint64_t pixels, bytes_in, bytes_out; // of done images

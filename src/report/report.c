@@ -219,23 +219,9 @@ static void count_record(struct conv_totals *totals, const struct conv_record *r
                          uint64_t elapsed)
 {
     totals->replaced += record->replaced;
-    switch (record->outcome) {
-    case CONV_OUTCOME_FAILED:
-        totals->failed++;
+    totals->outcomes[record->outcome]++;
+    if (record->outcome != CONV_OUTCOME_DONE)
         return;
-    case CONV_OUTCOME_SKIPPED:
-        totals->skipped++;
-        return;
-    case CONV_OUTCOME_PLANNED:
-        totals->planned++;
-        return;
-    case CONV_OUTCOME_COPIED:
-        totals->copied++;
-        return;
-    case CONV_OUTCOME_DONE:
-        break;
-    }
-    totals->done++;
     totals->pixels += (uint64_t)record->width * (uint64_t)record->height;
     totals->bytes_in += record->bytes_in;
     totals->bytes_out += record->bytes_out;
@@ -439,19 +425,14 @@ void conv_report_group(struct conv_report *report, const struct conv_report_work
     }
 }
 
-void conv_report_totals(const struct conv_report *report, struct conv_totals *totals)
+struct conv_totals *conv_report_totals(struct conv_report *report)
 {
-    *totals = report->totals;
+    struct conv_totals *totals = &report->totals;
     totals->seconds = (double)(conv_clock_ns() - report->start_ns) / 1e9;
     totals->cpu_seconds = conv_clock_process_seconds() - report->start_cpu;
     for (int d = 0; d < report->config.device_count; d++)
         conv_overlap_read(report->overlaps[d], &totals->devices[d].overlap);
-}
-
-void conv_report_finish(struct conv_report *report, struct conv_totals *totals)
-{
-    conv_report_totals(report, &report->totals);
-    *totals = report->totals;
+    return totals;
 }
 
 void conv_report_streams(struct conv_report *report, int streams)
@@ -465,20 +446,10 @@ int conv_report_most_streams(const struct conv_report *report)
     return report->config.streams;
 }
 
-void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing)
-{
-    report->totals.listing = *listing;
-}
-
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest)
 {
     report->interrupted = true;
     report->rest = *rest;
-}
-
-void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed)
-{
-    report->totals.passed = *passed;
 }
 
 enum conv_status conv_report_summarize(struct conv_report *report, int exit_code,
@@ -525,7 +496,7 @@ void conv_report_end(struct conv_report *report)
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err)
 {
-    conv_report_finish(report, totals);
+    *totals = *conv_report_totals(report);
     enum conv_status status = conv_report_summarize(report, exit_code, err);
     conv_report_end(report);
     return status;

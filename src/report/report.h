@@ -60,15 +60,9 @@ void conv_report_tick(struct conv_report *report);
 // A warning on stderr, in one line: something went wrong and was corrected.
 void conv_report_warn(struct conv_report *report, const char *text);
 
-// Everything counted so far, seconds included.
-void conv_report_totals(const struct conv_report *report, struct conv_totals *totals);
-
-// The same at the end of the run: the summary has these times, too.
-void conv_report_finish(struct conv_report *report, struct conv_totals *totals);
-
-// For a run of one shard: sets the images of all shards together. To be called before
-// conv_report_close.
-void conv_report_listing(struct conv_report *report, const struct conv_record_listing *listing);
+// Everything counted so far, and the seconds until this call: the last one is for the summary, too.
+// The caller sets what the source passed over, and in a run of one shard the images of all shards.
+struct conv_totals *conv_report_totals(struct conv_report *report);
 
 // The work that a signal left undone, for the closing line.
 struct conv_report_rest {
@@ -80,11 +74,7 @@ struct conv_report_rest {
 // To be called before conv_report_close.
 void conv_report_interrupted(struct conv_report *report, const struct conv_report_rest *rest);
 
-// Sets what the source passed over, for the summary and the closing line. To be called before
-// conv_report_close.
-void conv_report_passed(struct conv_report *report, const struct conv_record_passed *passed);
-
-// After conv_report_finish: writes the JSON summary, of which `exit_code` is a part. CONV_ERR_IO if
+// After conv_report_totals: writes the JSON summary, of which `exit_code` is a part. CONV_ERR_IO if
 // the JSON could not be written completely.
 enum conv_status conv_report_summarize(struct conv_report *report, int exit_code,
                                        struct conv_err *err);
