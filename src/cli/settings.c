@@ -204,20 +204,6 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
 
 // --- the journal ---------------------------------------------------------------------------------
 
-// The digest of the text.
-static enum conv_status find_digest(struct conv_digest *digest,
-                                    const struct conv_settings *settings, struct conv_err *err)
-{
-    char *text;
-    enum conv_status status = conv_settings_text(&text, settings, err);
-    if (status)
-        return status;
-    *digest = (struct conv_digest){0};
-    conv_hash_add(digest, text, strlen(text));
-    free(text);
-    return CONV_OK;
-}
-
 enum conv_status conv_settings_open_journal(struct conv_journal **journal,
                                             const struct conv_settings *settings, atomic_int *stop,
                                             struct conv_err *err)
@@ -231,9 +217,13 @@ enum conv_status conv_settings_open_journal(struct conv_journal **journal,
         .fsync = options->outputs.fsync,
         .stop = stop,
     };
-    enum conv_status status = find_digest(&config.settings, settings, err);
-    if (!status)
-        status = conv_journal_open(journal, &config, err);
+    char *text;
+    enum conv_status status = conv_settings_text(&text, settings, err);
+    if (status)
+        return status;
+    conv_hash_add(&config.settings, text, strlen(text));
+    free(text);
+    status = conv_journal_open(journal, &config, err);
     if (status)
         return status;
     size_t damaged = conv_journal_damaged(*journal);

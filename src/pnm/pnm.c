@@ -206,10 +206,14 @@ static size_t samples_per_row(const struct conv_image_header *header)
     return (size_t)header->shape.width * (size_t)header->shape.channels;
 }
 
+static size_t decode_bytes(const struct conv_image_header *header, size_t)
+{
+    return samples_per_row(header) * (size_t)(header->shape.depth / 8);
+}
+
 static size_t row_bytes(const struct conv_image_header *header)
 {
-    return header->pnm.kind == 4 ? ((size_t)header->shape.width + 7) / 8
-                                 : samples_per_row(header) * (size_t)(header->shape.depth / 8);
+    return header->pnm.kind == 4 ? ((size_t)header->shape.width + 7) / 8 : decode_bytes(header, 0);
 }
 
 // Bytes of samples, of text at least.
@@ -230,18 +234,6 @@ static enum conv_status check_size(const uint8_t *, size_t size,
     return conv_err_set(err, CONV_ERR_FORMAT,
                         "truncated: %zu bytes of samples cannot hold %d x %d pixels", left,
                         header->shape.width, header->shape.height);
-}
-
-static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
-{
-    struct conv_image_header header;
-    struct text text = {.data = data, .size = size < HEADER_MOST ? size : HEADER_MOST};
-    enum conv_status status = read_head(&text, &header, NULL);
-    *at = text.at;
-    *bytes = status             ? text.is_cut ? size + 1 : 0
-             : is_text(&header) ? UINT64_MAX
-                                : header.pnm.at + data_bytes(&header);
-    return !status;
 }
 
 // --- decoding ------------------------------------------------------------------------------------
@@ -344,7 +336,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
                                const struct conv_rows *rows, struct conv_err *err)
 {
     struct text text = {.data = data, .size = size, .at = header->pnm.at};
-    size_t bytes = samples_per_row(header) * (size_t)(header->shape.depth / 8);
+    size_t bytes = decode_bytes(header, size);
     const struct conv_unfilter *splits = conv_unfilter_choose(conv_cpu_features());
     const uint8_t *row, *end = data + size;
     bool puts_planes = rows && !rows->put_interleaved;
@@ -377,9 +369,33 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     return CONV_OK;
 }
 
-static size_t decode_bytes(const struct conv_image_header *header, size_t)
+// Moves after the samples of text. MORE, NO_NUMBER: the last of them was read as that. A digit may
+// follow where the text ends.
+static int64_t skip_samples(struct text *text, const struct conv_image_header *header)
 {
-    return samples_per_row(header) * (size_t)(header->shape.depth / 8);
+    int64_t value = 0;
+    uint64_t count = (uint64_t)header->shape.height * samples_per_row(header);
+    text->at = header->pnm.at;
+    for (; count > 0 && value >= 0; count--)
+        value = read_sample(text, header);
+    return value >= 0 && header->pnm.kind != 1 && text->at == text->size ? MORE : value;
+}
+
+static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
+{
+    struct conv_image_header header;
+    struct text text = {.data = data, .size = size < HEADER_MOST ? size : HEADER_MOST};
+    enum conv_status status = read_head(&text, &header, NULL);
+    *at = text.at;
+    *bytes = status ? text.is_cut ? size + 1 : 0 : header.pnm.at + data_bytes(&header);
+    if (status || !is_text(&header))
+        return !status;
+    text.size = size;
+    int64_t last = skip_samples(&text, &header);
+    *at = text.at;
+    // Text is read from its begin each time, therefore a share of it more.
+    *bytes = last >= 0 ? text.at : last == MORE ? size + size / 4 + 1 : 0;
+    return last >= 0;
 }
 
 // --- encoding ------------------------------------------------------------------------------------

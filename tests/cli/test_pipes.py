@@ -36,7 +36,7 @@ def alone(data, *args):
     return run("emboss", *args, "-", "-", stdin=data).out_bytes
 
 
-MIXED = [image(1).data, ppm(), image(2, kind="gray16").data, ppm(1, 1), *([photo(), photo(progressive=1)] if HAS_JPEG else []), image(3).data]
+MIXED = [image(1).data, b"P2\n# 3\n3 2 300\n1 2\t3\n\n4 5 6\n", ppm(), b"P1 3 2\n101\n0 1 0", b"P3 1 1 9 1 2 3", image(2, kind="gray16").data, ppm(1, 1), *([photo(), photo(progressive=1)] if HAS_JPEG else []), image(3).data]
 MIXED += [tiff.make(RNG.integers(0, 256, (9, 7, 3), dtype=np.uint8), order=o, big=o == ">", compression=tiff.LZW) for o in "<>"] + [ppm(2, 2)] if HAS_TIFF else []
 
 

@@ -149,8 +149,8 @@ struct conv_archive_format {
     enum conv_status (*check)(const struct conv_archive_member *member, struct conv_err *err);
 
     // The bytes around each member, and after `at` bytes of members the zeros at the end of the
-    // archive: with these, plain tar can be written at any offset and from any thread. NULL: the
-    // format has a writer instead. `frame` fails as `check`.
+    // archive (NULL: none): with these, plain tar can be written at any offset and from any thread.
+    // frame is NULL: the format has a writer instead. It fails as `check`.
     enum conv_status (*frame)(const struct conv_archive_member *member,
                               struct conv_archive_frame *frame, struct conv_err *err);
     size_t (*trailer)(uint64_t at);

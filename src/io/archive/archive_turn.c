@@ -94,7 +94,7 @@ static enum conv_status finish_archive(struct conv_open_archive *archive,
     struct conv_archive_output *output = &archive->output;
     if (keep && archive->writer) {
         status = archive->writer->ops->finish(archive->writer, err);
-    } else if (keep) {
+    } else if (keep && target->format->trailer) {
         static const uint8_t zeros[512];
         for (size_t left = target->format->trailer(output->at), step; left > 0 && !status;
              left -= step) {

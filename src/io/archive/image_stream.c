@@ -194,16 +194,10 @@ static enum conv_status frame(const struct conv_archive_member *, struct conv_ar
     return CONV_OK;
 }
 
-static size_t trailer(uint64_t)
-{
-    return 0;
-}
-
 const struct conv_archive_format conv_archive_images = {
     .name = "images",
     .extensions = (const char *const[]){NULL},
     .read = open_reader,
     .check = check,
     .frame = frame,
-    .trailer = trailer,
 };
