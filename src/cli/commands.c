@@ -368,7 +368,7 @@ static const struct conv_filter_family *family_of_operand(const struct conv_opti
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
     const char *number = options->operand_count > 1 ? options->operands[1] : "";
-    if (options->report.quiet || *number == '\0' ||
+    if (options->report.quiet || !strpbrk(number, "0123456789") ||
         number[strspn(number, "0123456789.,x+%")] != '\0' || access(number, F_OK) == 0)
         return NULL; // -q 90 has a message of its own
     for (int i = 0; i < count; i++)

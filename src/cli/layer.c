@@ -10,12 +10,6 @@
 #include "cli/run_inputs.h"
 #include "cli/signals.h"
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 // Decides by the first bytes of a regular file, and by the name of any other file. Standard input
 // is a tensor.
 static bool is_tensor(const char *path)
@@ -23,7 +17,7 @@ static bool is_tensor(const char *path)
     char head[6];
     return conv_paths_is_standard(path) || (conv_paths_head(path, head, sizeof head) == sizeof head
                                                 ? memcmp(head, "\x93NUMPY", sizeof head) == 0
-                                                : ends_in(path, ".npy"));
+                                                : conv_paths_is_npy(path));
 }
 
 static enum conv_status check_operands(const struct conv_options *options,

@@ -268,7 +268,7 @@ const struct conv_option conv_option_table[] = {
      .help = "staging memory for images in flight (default: half of the memory; less in a limited "
              "container or job)"},
     {SIZE(NEUTRAL, "max-pixels", 0, "SIZE", inputs.max_pixels), .commands = READING,
-     .help = "refuse larger images (default: 268435456)"},
+     .help = "refuse larger images (default: 256M)"},
     {STRING(NEUTRAL, "variant", 0, "NAME", machine.variant),
      .commands = RUN | LAYER | SHOW | KERNELS | LAYERS | STREAMS,
      .help = "use this kernel variant (conv bench kernels and conv bench layers list them); bench "

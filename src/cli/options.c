@@ -219,6 +219,9 @@ static enum conv_status refuse_foreign(const struct syntax *syntax, const struct
         return conv_err_set(err, CONV_ERR_USAGE,
                             "--batch is not an option of %s; --images N sets how many images",
                             here);
+    if (syntax->command == CONV_COMMAND_HELP)
+        return conv_err_set(err, CONV_ERR_USAGE, "for --%s write conv help %s", row->name,
+                            row->name);
     for (size_t i = 0; i < conv_command_count; i++) {
         enum conv_command command = conv_command_table[i].command;
         if (row->commands & 1u << command)

@@ -409,14 +409,6 @@ static int run_images(struct run *run, const struct conv_options *options)
     return code;
 }
 
-static enum conv_status open_filters(struct run *run, const struct conv_options *options,
-                                     struct conv_err *err)
-{
-    conv_device_set_up_process(&options->machine);
-    return conv_commands_parse_chain(options, options->operands[0], run->filters,
-                                     &run->filter_count, err);
-}
-
 int conv_run_layer(const struct conv_options *options, const struct conv_layer_setup *setup)
 {
     struct conv_err err = {0};
@@ -426,8 +418,11 @@ int conv_run_layer(const struct conv_options *options, const struct conv_layer_s
         run ? CONV_OK : conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the run");
     // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
     // the first signal.
-    if (!status && !setup)
-        status = open_filters(run, options, &err);
+    if (!status && !setup) {
+        conv_device_set_up_process(&options->machine);
+        status = conv_commands_parse_chain(options, options->operands[0], run->filters,
+                                           &run->filter_count, &err);
+    }
     if (!status) {
         run->start_ns = start_ns;
         run->setup = setup;

@@ -33,7 +33,7 @@ static const struct conv_archive_format others[] = {
     {
         .name = "zip",
         .seeks = true,
-        .extensions = LIST(".zip"),
+        .extensions = LIST(".zip", ".cbz"),
         .magics = LIST("PK\3\4", "PK\5\6"), // the second is empty
         .read = conv_zip_read,
         .check = conv_zip_check,

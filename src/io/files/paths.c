@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,12 @@ bool conv_paths_join(char *dst, const char *folder, const char *name)
         dst[length++] = '/';
     memcpy(dst + length, name, name_length + 1);
     return true;
+}
+
+bool conv_paths_is_npy(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 4 && strcasecmp(path + length - 4, ".npy") == 0;
 }
 
 const char *conv_paths_base(const char *path)

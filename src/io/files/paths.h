@@ -36,6 +36,7 @@ const char *conv_paths_folder(char *folder, const char *path);
 // True for the name that stands for standard input or output.
 bool conv_paths_is_standard(const char *path);
 
+bool conv_paths_is_npy(const char *path);    // by its name
 bool conv_paths_exists(const char *path);    // false for a link that leads nowhere
 bool conv_paths_is_folder(const char *path); // or a link to one
 

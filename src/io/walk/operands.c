@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "io/files/formats.h"
@@ -218,12 +217,6 @@ static enum conv_status check_inputs(const struct conv_operands *operands,
     return status && operands->beside ? conv_err_hint(err, CONV_HINT_NONE, 0, status) : status;
 }
 
-static bool ends_in_npy(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 4 && strcasecmp(name + length - 4, ".npy") == 0;
-}
-
 // Checks the format that the name of an output file stands for. `format` is its name, NULL if the
 // file's name stands for none.
 static enum conv_status check_output_name(const struct conv_operands *operands, const char *output,
@@ -236,7 +229,7 @@ static enum conv_status check_output_name(const struct conv_operands *operands, 
                             "float32 results are written as .npy; the name %s means %s: use "
                             "%.*s.npy",
                             output, format, stem, output);
-    if (!operands->npy && ends_in_npy(output))
+    if (!operands->npy && conv_paths_is_npy(output))
         return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_FLOATS,
                                "the output %s: .npy files are for float32 results", output);
     if (format && !written)
@@ -301,14 +294,19 @@ static enum conv_status check_output(const struct conv_operands *operands,
     bool slash = output[strlen(output) - 1] == '/';
     const char *format = conv_format_of_name(output);
     bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output) ||
-                     (operands->to_folder && !format && !ends_in_npy(output));
+                     (operands->to_folder && !format && !conv_paths_is_npy(output));
     shape->sink = is_folder ? CONV_SINK_FOLDER : CONV_SINK_FILE;
     enum conv_status status = check_files(operands, is_folder, err);
     if (status || !is_folder)
         return status ? status : check_output_name(operands, output, format, err);
-    if (format && !slash && !conv_paths_exists(output))
+    if (format && !slash && !conv_paths_exists(output)) {
+        for (int i = 0; i < operands->input_count; i++)
+            if (!conv_paths_is_standard(operands->inputs[i]) &&
+                !conv_paths_exists(operands->inputs[i]))
+                return conv_err_set(err, CONV_ERR_USAGE, "%s: no such file", operands->inputs[i]);
         return conv_err_set(err, CONV_ERR_USAGE,
                             "the output %s is not a folder (%s/ would make one)", output, output);
+    }
     if (shape->several)
         status = check_names(operands, err);
     if (!status && conv_paths_exists(output) && !conv_paths_is_folder(output))
