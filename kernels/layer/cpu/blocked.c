@@ -47,7 +47,7 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
 {
     bool whole = blocked->direct && !blocked->across;
     double rows = blocked->rows, columns = whole ? blocked->width : blocked->columns;
-    double taps = (double)conv_layer_taps(layer), each = layer->kernel_width;
+    double taps = blocked->kept * (double)conv_layer_taps(layer), each = layer->kernel_width;
     // Taps that read the same cache lines of a copy: the others come from the level 2 cache.
     double shared = blocked->adjoining && each > 1 ? 1 : each / layer->stride_x;
     if (taps > 64 && (!blocked->flat || blocked->across))
@@ -57,8 +57,8 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
         blocked->direct ? 0 : 6 * group_channels(layer) * (double)blocked->channel_size / lanes;
     if (blocked->across) {
         double tile = columns / ceil(columns / outputs); // small ones wait for their weights
-        if (!blocked->adjoining)
-            taps *= tile < 0.55 * outputs ? 1.35 : tile < 0.7 * outputs ? 1.15 : 1;
+        tile *= 2 * tile <= outputs && rows > 1 ? 2 : 1;
+        taps *= tile < 0.55 * outputs ? 1.35 : tile < 0.7 * outputs ? 1.15 : 1;
         // Transposing a vector costs as much as twelve taps.
         return (taps + 12) * blocked->packed_maps / lanes + copied / (rows * columns);
     }
@@ -124,17 +124,21 @@ static bool choose_block(struct conv_layer_blocked *blocked, const struct conv_l
 
 // Chooses between copies of rows and of adjoining outputs, and between vectors of outputs and
 // across maps, two of each output.
-static void choose_kind(struct conv_layer_blocked *blocked, const struct conv_layer *layer,
+static void choose_kind(struct conv_layer_blocked *blocked, const struct conv_layer_plan *plan,
                         int lanes, int outputs)
 {
+    const struct conv_layer *layer = &plan->layer;
     double least = INFINITY;
     const struct conv_layer_blocked given = *blocked;
-    for (int kind = 0; kind < 4; kind++) {
+    // Rows of taps that meet only padding: the first row of outputs has the most.
+    double pads =
+        layer->output == CONV_ELEMENT_F32 ? (double)layer->pad_top + layer->pad_bottom : 0;
+    double padded = pads * (pads / 2 / layer->dilation_y + 1) / (2 * layer->stride_y);
+    bool one_tap = layer->kernel_height * layer->kernel_width == 1; // one copy of either kind
+    for (int kind = 0; kind < 3; kind++) {
         struct conv_layer_blocked tried = given;
-        tried.across = kind & 2;
-        tried.adjoining = kind & 1;
-        if (given.flat && tried.across != tried.adjoining)
-            continue;
+        tried.across = kind == 2;
+        tried.adjoining = !given.flat && (kind == 1 || (kind == 2 && one_tap));
         if (tried.across) {
             tried.packed_maps = round_up(given.maps, lanes);
             tried.most_maps = 2 * lanes;
@@ -142,6 +146,7 @@ static void choose_kind(struct conv_layer_blocked *blocked, const struct conv_la
             tried.short_sets = 0;
         }
         bool fits = choose_block(&tried, layer, lanes) || tried.direct;
+        tried.kept -= tried.adjoining ? 0 : fmin(padded / given.height / layer->kernel_height, 0.7);
         double time = cost(&tried, layer, lanes, outputs);
         if (kind > 0 && (!fits || time > (kind > 1 ? 0.97 : 1) * least))
             continue;
@@ -150,33 +155,31 @@ static void choose_kind(struct conv_layer_blocked *blocked, const struct conv_la
     }
 }
 
-// Where the samples of a tap begin in the copy.
-static ptrdiff_t offset_of(const struct conv_layer_plan *plan, int c, int u, int v)
+// Where the samples of a tap begin in the copy of a channel.
+static int32_t offset_of(const struct conv_layer_plan *plan, int u, int v)
 {
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
     int down = u * layer->dilation_y, across = v * layer->dilation_x;
-    ptrdiff_t at = c * blocked->channel_size + down % layer->stride_y * blocked->phase_size +
+    ptrdiff_t at = down % layer->stride_y * blocked->phase_size +
                    (ptrdiff_t)(down / layer->stride_y) * blocked->pitch;
-    if (blocked->adjoining)
-        return at + v * blocked->copy_size;
-    return at + across % layer->stride_x * blocked->copy_size + across / layer->stride_x;
+    at += (blocked->adjoining ? v : across % layer->stride_x) * blocked->copy_size;
+    return (int32_t)(at + (blocked->adjoining ? 0 : across / layer->stride_x));
 }
 
 void conv_layer_blocked_pack(const struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = &plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(plan);
-    int32_t *offsets = plan->packed;
-    for (int c = 0; c < group_channels(layer); c++)
-        for (int u = 0; u < layer->kernel_height; u++)
-            for (int v = 0; v < layer->kernel_width; v++)
-                *offsets++ = (int32_t)offset_of(plan, c, u, v);
+    struct conv_layer_tap_list *all = plan->packed;
+    int width = layer->kernel_width;
+    for (int k = 0; k < layer->kernel_height * width; k++)
+        all->taps[k] = (struct conv_layer_tap){offset_of(plan, k / width, k % width), k};
     size_t taps = conv_layer_taps(layer);
-    float *packed = (float *)plan->packed + conv_layer_blocked_weights(plan);
-    offsets = (int32_t *)plan->packed + conv_layer_blocked_offsets(layer);
-    for (int c = 0; c < (blocked->direct ? group_channels(layer) : 0); c++)
-        offsets[c] = c * blocked->width;
+    all->may_skip = layer->border == CONV_BORDER_CONSTANT && layer->border_value == 0;
+    for (size_t k = 0; k < (size_t)layer->maps * taps && all->may_skip; k++)
+        all->may_skip = isfinite(layer->weights[k]); // else products of padding are not 0
+    float *packed = (float *)plan->packed + blocked->weights;
     for (int first = 0, s = 0; first < layer->maps; s = (s + 1) % blocked->sets) {
         int maps = conv_layer_blocked_first(blocked, s + 1) - conv_layer_blocked_first(blocked, s);
         int unused = s == blocked->sets - 1 ? blocked->packed_maps - blocked->maps : 0; // 0
@@ -231,12 +234,14 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
         .packed_maps = maps,
         .sets = (maps + most_maps - 1) / most_maps,
         .flat = flat,
+        .kept = 1,
+        .weights = (size_t)round_up(2 + 2 * layer->kernel_height * layer->kernel_width, 16),
     };
     blocked->direct = flat && layer->input == CONV_ELEMENT_F32 &&
                       reads_planes(blocked, blocked->width * (int64_t)sizeof(float), lanes);
     blocked->most_maps = (maps + blocked->sets - 1) / blocked->sets;
     blocked->short_sets = blocked->sets * blocked->most_maps - maps;
-    choose_kind(blocked, layer, lanes, outputs);
+    choose_kind(blocked, plan, lanes, outputs);
     // Sums of some channels stay in a cache until the next ones are added.
     int span = round_up(share(blocked->width, CONV_LAYER_BLOCKED_SPAN * lanes), lanes);
     blocked->direct_columns = blocked->across ? blocked->columns : span;
@@ -254,7 +259,7 @@ bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_m
     double copying = blocked->row_phases * blocked->copies * (1440 + 9.0 * row);
     plan->reading = 16.0 * layer->stride_y * plan->shape.width + (blocked->direct ? 0 : copying);
     plan->packed_bytes =
-        conv_layer_blocked_weights(plan) * sizeof(int32_t) +
+        blocked->weights * sizeof(float) +
         (size_t)(layer->groups * blocked->packed_maps) * (taps + 1) * sizeof(float);
     return true;
 }

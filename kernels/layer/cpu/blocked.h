@@ -38,6 +38,8 @@ struct conv_layer_blocked {
     bool across;         // vectors are of different maps; the last set may have fewer
     int packed_maps;     // of a group, as packed
     ptrdiff_t results;   // across: where the sums of a block's outputs begin, in floats
+    double kept;         // the share of the rows of taps that do not meet only padding
+    size_t weights;      // where packed ones begin, in floats: after the taps of a channel
 };
 
 _Static_assert(sizeof(struct conv_layer_blocked) <=
@@ -61,20 +63,33 @@ static inline int conv_layer_blocked_first(const struct conv_layer_blocked *bloc
 // `lanes`: float32 in a vector; `most_maps`: of a tile; `outputs`: of one of two vectors across
 // maps. False if there are too many channels.
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, int outputs);
-// Packed weights: for each tap c, u, v the offset of its samples in the copy, int32_t, and in the
-// planes if they are read directly; then for each set of each group the bias of its maps and, for
-// each tap, the weights of its maps.
-void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
-// Elements of 4 bytes of a list of offsets, and before the first set.
-static inline size_t conv_layer_blocked_offsets(const struct conv_layer *layer)
+
+// The taps of an axis of which one of some adjacent outputs reads samples of a plane and not only
+// padding; all if there are none. The first tap of output j reads sample j * stride - pad.
+struct conv_taps {
+    int first, end;
+};
+
+static inline struct conv_taps conv_taps_inside(int first_output, int outputs, int stride, int pad,
+                                                int size, int dilation, int taps)
 {
-    return (conv_layer_taps(layer) + 15) / 16 * 16;
+    int from = first_output * stride - pad, to = from + (outputs - 1) * stride;
+    int first = to < 0 ? (-to + dilation - 1) / dilation : 0;
+    int end = from < size ? (size - 1 - from) / dilation + 1 : 0;
+    end = end < taps ? end : taps;
+    return first < end ? (struct conv_taps){first, end} : (struct conv_taps){0, taps};
 }
 
-static inline size_t conv_layer_blocked_weights(const struct conv_layer_plan *plan)
-{
-    return conv_layer_blocked_offsets(&plan->layer) * (conv_layer_blocked_of(plan)->direct ? 2 : 1);
-}
+struct conv_layer_tap_list {
+    int64_t may_skip; // those that meet only padding, unless the sum without them is -0
+    struct conv_layer_tap {
+        int32_t samples, weights; // where they begin; the latter in taps
+    } taps[];
+};
+
+// Packs the taps; then for each set of each group the bias of its maps and, for each tap c, u, v,
+// the weights of its maps.
+void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
 
 // The CPU variants of layer.h's table, besides the reference.
 extern const struct conv_layer_variant conv_cpu_layer_portable, conv_cpu_layer_group_portable;

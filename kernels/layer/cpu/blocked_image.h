@@ -151,12 +151,29 @@ struct image_run {
     bool is_direct;         // the planes adjoin
     uint8_t *dst;           // of the first set of a group
     const float *packed;    // the weights of that and of those after it
-    size_t first_tap;       // of the channels that are computed
     float *results;         // across maps: sums of a block
     bool ends;              // sums are results
-    int outputs;            // of a block
+    const struct block *block;
+    const struct conv_layer_tap_list *all;
+    bool skips, has_minus_zero; // taps that meet only padding are skipped; a sum is -0
     struct tile tile;
 };
+
+// Chooses the taps for `count` outputs from `first` on of some rows.
+static void choose_taps(struct image_run *run, int row, int rows, int first, int count)
+{
+    const struct conv_layer *layer = &run->plan->layer;
+    const struct conv_layer_shape *shape = &run->plan->shape;
+    struct conv_taps down =
+        conv_taps_inside(row, rows, layer->stride_y, layer->pad_top, shape->height,
+                         layer->dilation_y, layer->kernel_height);
+    struct conv_taps along = conv_taps_inside(first, count, layer->stride_x, layer->pad_left,
+                                              shape->width, layer->dilation_x, layer->kernel_width);
+    run->tile.taps_end = run->tile.taps;
+    for (int u = down.first; u < down.end; u++)
+        for (int v = along.first; v < along.end; v++)
+            *run->tile.taps_end++ = run->all->taps[u * layer->kernel_width + v];
+}
 
 // Computes `count` adjacent outputs of the maps of a set.
 static void compute_set(struct image_run *run, int maps, const float *samples, uint8_t *dst,
@@ -175,32 +192,42 @@ static void compute_set(struct image_run *run, int maps, const float *samples, u
     }
 }
 
-// Where each tap reads cache lines of its own, samples and weights of some stay in the level 1
-// cache for all tiles of a set.
+// Of a 1x1 kernel each tap reads cache lines of its own; so many stay in the level 1 cache for all
+// tiles of a set.
 #define TAPS_TOGETHER 128
 
-// The same of rows of outputs in vectors across maps.
+// The same of rows of outputs in vectors across maps. A tile is of two rows if these are short.
 static void compute_set_across(struct image_run *run, int maps, const float *samples, uint8_t *dst,
                                int rows, int count, vec *results)
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    struct tile *tile = &run->tile, part;
+    struct tile *tile = &run->tile;
     int vectors = (maps + LANES - 1) / LANES, most = ACROSS_OUTPUTS(vectors);
+    int tall = count == blocked->columns && 2 * count <= most ? 2 : 1, high;
+    int channels = tile->channels, some = tile->channel_taps == 1 ? TAPS_TOGETHER : channels;
     tile->step = rows * count;
-    part = *tile;
-    for (; part.offsets < tile->offsets_end; part.offsets = part.offsets_end) {
-        bool ends = !blocked->adjoining || tile->offsets_end - part.offsets <= TAPS_TOGETHER;
-        part.offsets_end = ends ? tile->offsets_end : part.offsets + TAPS_TOGETHER;
-        for (int i = 0; i < rows; i++)
-            for (int n = (count + most - 1) / most, done = 0, some; n > 0; n--, done += some) {
-                some = (count - done + n - 1) / n; // of tiles about equally large
-                part.samples = samples + i * blocked->pitch + done;
-                part.results = results + i * count + done;
-                across_tiles[0][vectors][some](&part);
+    for (int c = 0; c < channels; c += tile->channels, tile->continues = true) {
+        tile->channels = channels - c < some ? channels - c : some;
+        for (int i = 0; i < rows; i += high) {
+            high = rows - i < tall ? 1 : tall;
+            for (int n = (count + most - 1) / most, done = 0, wide; n > 0; n--, done += wide) {
+                wide = (count - done + n - 1) / n; // of tiles about equally large
+                if (run->skips)
+                    choose_taps(run, run->block->first_row + i, high,
+                                run->block->first_column + done, wide);
+                tile->samples = samples + c * tile->channel_size + i * blocked->pitch + done;
+                tile->results = results + i * count + done;
+                tile->stride = high > 1 ? blocked->pitch : wide / 2;
+                across_tiles[0][vectors][high * wide](tile);
+                for (int v = 0; v < vectors && run->skips; v++)
+                    run->has_minus_zero |= has_special(
+                        (const float *)(tile->results + v * tile->step), high * wide * LANES, true);
             }
-        part.weights += TAPS_TOGETHER * vectors * LANES;
-        part.continues = true;
+        }
+        tile->weights += tile->channels * tile->channel_taps * vectors * LANES;
     }
+    tile->channels = channels;
+    tile->continues = run->block->first_channel > 0;
     int together = count == blocked->width ? rows : 1; // rows of which dst is without gaps
     for (int v = 0; v < vectors && run->ends; v++)
         for (int i = 0; i < rows; i += together)
@@ -218,7 +245,6 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
 {
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
     struct tile *tile = &run->tile;
-    bool reads_planes = tile->offsets != run->plan->packed;
     size_t taps = conv_layer_taps(&run->plan->layer), element = conv_element_size(tile->output);
     int first = conv_layer_blocked_first(blocked, run->first_set);
     for (int s = run->first_set; s < run->end_set; s++) {
@@ -226,25 +252,52 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
         int maps = conv_layer_blocked_first(blocked, s + 1) - first - begin;
         int packed_maps = blocked->across ? (maps + LANES - 1) / LANES * LANES : maps;
         uint8_t *dst = run->dst + (size_t)begin * tile->map_size + at * element;
-        tile->is_first = reads_planes && s == run->first_set;
+        tile->is_first = run->block->is_direct && s == run->first_set;
         tile->bias = run->packed + (size_t)begin * (taps + 1);
-        tile->weights = tile->bias + (run->first_tap + 1) * (size_t)packed_maps;
+        tile->weights =
+            tile->bias + (run->block->first_channel * tile->channel_taps + 1) * packed_maps;
         if (blocked->across)
             compute_set_across(run, maps, samples, dst, rows, count,
-                               (vec *)(void *)run->results + begin / LANES * run->outputs);
-        for (int i = 0; i < rows && !blocked->across; i++)
-            compute_set(run, maps, samples + i * blocked->pitch,
-                        dst + (size_t)(i * blocked->width) * element, count);
+                               (vec *)(void *)run->results +
+                                   begin / LANES * run->block->rows * run->block->columns);
+        for (int i = 0; i < rows && !blocked->across; i++) {
+            uint8_t *row = dst + (size_t)(i * blocked->width) * element;
+            if (run->skips)
+                choose_taps(run, (int)(at / (size_t)blocked->width) + i, 1, 0, blocked->width);
+            compute_set(run, maps, samples + i * blocked->pitch, row, count);
+            for (int m = 0; m < maps && run->skips; m++, row += tile->map_size)
+                run->has_minus_zero |= has_special((const float *)(const void *)row, count, true);
+        }
     }
 }
 
-// Computes the maps of a block, a few hundred outputs at a time: their samples stay in a cache, and
-// each fetched weight is used for all of them.
-static void compute_block(struct image_run *run, const struct block *block, const float *samples)
+// Adds the products of a block's channels to its outputs, a few hundred outputs at a time: their
+// samples stay in a cache, and each fetched weight is used for all of them.
+static void compute_block(struct image_run *run, const struct conv_layer_batch *batch,
+                          const struct block *block, const float *samples)
 {
+    const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
+    int maps = layer->maps / layer->groups, taps = layer->kernel_height * layer->kernel_width;
+    int first = block->group * maps + conv_layer_blocked_first(blocked, run->first_set);
+    struct tile *tile = &run->tile;
+    run->block = block;
+    memcpy(tile->taps, run->all->taps, sizeof *tile->taps * (size_t)taps);
+    tile->taps_end = tile->taps + taps;
+    tile->channels = block->channels;
+    tile->channel_taps = taps;
+    tile->channel_size = block->is_direct ? blocked->width : blocked->channel_size;
+    tile->continues = block->first_channel > 0;
+    run->ends = block->first_channel + block->channels == layer->channels / layer->groups;
+    tile->activation = run->ends ? layer->activation : CONV_ACTIVATION_NONE;
+    run->packed = (const float *)run->plan->packed + blocked->weights +
+                  (size_t)(first + block->group * (blocked->packed_maps - maps)) *
+                      (conv_layer_taps(layer) + 1);
+    run->dst =
+        (uint8_t *)batch->dst + (size_t)(block->image * layer->maps + first) * tile->map_size;
+
     int rows = blocked->adjoining ? 1 : block->rows, most = CONV_LAYER_BLOCKED_SPAN * LANES;
-    int count = blocked->adjoining ? run->outputs : block->columns;
+    int count = blocked->adjoining ? block->rows * block->columns : block->columns;
     int spans = blocked->across ? 1 : (count + most - 1) / most; // about equally wide
     int wide = ((count + spans - 1) / spans + LANES - 1) / LANES * LANES;
     int tall = blocked->across ? rows : wide < most ? most / wide : 1;
@@ -254,33 +307,6 @@ static void compute_block(struct image_run *run, const struct block *block, cons
             compute_span(run, samples + (ptrdiff_t)i * blocked->pitch + j,
                          at + (size_t)(i * blocked->width + j), rows - i < tall ? rows - i : tall,
                          count - j < wide ? count - j : wide);
-}
-
-// Has tiles add the products of a block's channels to its outputs.
-static void begin_block(struct image_run *run, const struct conv_layer_batch *batch,
-                        const struct block *block)
-{
-    const struct conv_layer *layer = &run->plan->layer;
-    const struct conv_layer_blocked *blocked = conv_layer_blocked_of(run->plan);
-    int channels = layer->channels / layer->groups, maps = layer->maps / layer->groups;
-    int per_channel = layer->kernel_height * layer->kernel_width;
-    int first = conv_layer_blocked_first(blocked, run->first_set);
-    struct tile *tile = &run->tile;
-    tile->offsets = run->plan->packed;
-    if (block->is_direct)
-        tile->offsets += conv_layer_blocked_offsets(layer);
-    tile->offsets_end = tile->offsets + block->channels * per_channel;
-    tile->continues = block->first_channel > 0;
-    run->ends = block->first_channel + block->channels == channels;
-    tile->activation = run->ends ? layer->activation : CONV_ACTIVATION_NONE;
-    run->first_tap = (size_t)(block->first_channel * per_channel);
-    run->outputs = block->rows * block->columns;
-    run->packed =
-        (const float *)run->plan->packed + conv_layer_blocked_weights(run->plan) +
-        (size_t)(block->group * blocked->packed_maps + first) * (conv_layer_taps(layer) + 1);
-    run->dst = (uint8_t *)batch->dst + ((size_t)block->image * (size_t)layer->maps +
-                                        (size_t)(block->group * maps + first)) *
-                                           tile->map_size;
 }
 
 // Computes the next block, of at most that many rows and columns, from all channels.
@@ -301,12 +327,16 @@ static void run_block(struct image_run *run, const struct conv_layer_batch *batc
         block->columns = vectors > 1 ? (vectors - 1) * LANES : columns;
     }
     block->in_columns = (block->columns - 1) * layer->stride_x + conv_layer_reach_x(layer);
+    run->skips = run->all->may_skip && blocked->kept < 0.98;
     for (int c = 0; c < channels; c += block->channels) {
         block->first_channel = c;
         block->channels = channels - c < blocked->channels ? channels - c : blocked->channels;
         const float *samples = samples_of(run->plan, batch, block);
-        begin_block(run, batch, block);
-        compute_block(run, block, samples);
+        compute_block(run, batch, block, samples);
+        if (run->has_minus_zero) { // once more, with all taps
+            run->skips = run->has_minus_zero = false;
+            c = -block->channels;
+        }
     }
 }
 
@@ -320,13 +350,15 @@ static void run_columns(const struct conv_layer_plan *plan, const struct conv_la
     int end_row = batch->first_row + batch->rows;
     bool by_group = plan->layer.groups > 1;
     enum conv_element output = plan->layer.output;
+    struct conv_layer_tap taps[CONV_LAYER_MAX_SIDE * CONV_LAYER_MAX_SIDE];
     struct image_run run = {
         .plan = plan,
+        .all = plan->packed,
         .first_set = by_group ? 0 : first,
         .end_set = by_group ? blocked->sets : last,
         .results = (float *)batch->scratch + blocked->results,
         .is_direct = blocked->direct && batch->src_plane == 4 * (int64_t)blocked->width,
-        .tile = {.output = output, .map_size = plane * conv_element_size(output)},
+        .tile = {.taps = taps, .output = output, .map_size = plane * conv_element_size(output)},
     };
     for (struct block b = {0}; b.image < batch->images; b.image++)
         for (b.group = by_group ? first : 0; b.group < (by_group ? last : 1); b.group++)

@@ -218,7 +218,9 @@ ALWAYS_INLINE void store(uint8_t *dst, int first, int count, vec x, enum conv_el
 // A tile is `maps` x `vectors` sums. It stores `count` outputs of each map.
 struct tile {
     const float *samples, *weights, *bias;
-    const int32_t *offsets, *offsets_end; // of each tap's samples
+    struct conv_layer_tap *taps, *taps_end; // of a channel
+    int channels;
+    ptrdiff_t channel_size, channel_taps; // from the samples and weights of one to the next
     enum conv_activation activation;
     enum conv_element output;
     uint8_t *dst;
@@ -227,7 +229,8 @@ struct tile {
     bool is_first;          // to read its samples: those of the next tile are fetched meanwhile
     bool continues;         // from the sums in dst, or in `results`, instead of the bias
     vec *results;           // across: sums
-    ptrdiff_t step, stride; // across: from one vector of `results` and sample to the next
+    ptrdiff_t step, stride; // across: from one vector of `results` to the next; see add_tap
+    const int32_t *offsets, *offsets_end; // groups: where samples of each tap begin, in vectors
 };
 
 // Stores the tiles that compute_tile does not store itself: those with an activation other than
@@ -262,40 +265,45 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
             __builtin_prefetch(dst + (size_t)k * sizeof(vec), 1);
         }
     }
-    const float *weights = tile->weights;
-    for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++, weights += maps) {
-        const float *samples = tile->samples + *tap;
-        vec held[MOST_TILES];
-        if (tile->is_first) {
-            UNROLL
-            for (int k = 0; k < vectors; k++)
-                __builtin_prefetch(samples + (vectors + k) * LANES);
-        }
-        if (maps > vectors) {
-            __builtin_prefetch(weights + TAPS_AHEAD * maps);
-            UNROLL
-            for (int k = 0; k < vectors; k++)
-                held[k] = load(samples + k * LANES);
-            UNROLL
-            for (int m = 0; m < maps; m++) {
-                vec weight = splat(weights[m]);
+    const float *of_channel = tile->samples, *weights_of_channel = tile->weights;
+    for (int c = tile->channels; c > 0; c--) {
+        for (const struct conv_layer_tap *tap = tile->taps; tap < tile->taps_end; tap++) {
+            const float *samples = of_channel + tap->samples;
+            const float *weights = weights_of_channel + tap->weights * (ptrdiff_t)maps;
+            vec held[MOST_TILES];
+            if (tile->is_first) {
                 UNROLL
                 for (int k = 0; k < vectors; k++)
-                    sums[m][k] = FMA(weight, held[k], sums[m][k]);
+                    __builtin_prefetch(samples + (vectors + k) * LANES);
             }
-        } else {
-            UNROLL
-            for (int m = 0; m < maps; m++)
-                held[m] = splat(weights[m]);
-            UNROLL
-            for (int k = 0; k < vectors; k++) {
-                vec sample = load(samples + k * LANES);
-                READ_ONCE(sample);
+            if (maps > vectors) {
+                __builtin_prefetch(weights + TAPS_AHEAD * maps);
+                UNROLL
+                for (int k = 0; k < vectors; k++)
+                    held[k] = load(samples + k * LANES);
+                UNROLL
+                for (int m = 0; m < maps; m++) {
+                    vec weight = splat(weights[m]);
+                    UNROLL
+                    for (int k = 0; k < vectors; k++)
+                        sums[m][k] = FMA(weight, held[k], sums[m][k]);
+                }
+            } else {
                 UNROLL
                 for (int m = 0; m < maps; m++)
-                    sums[m][k] = FMA(held[m], sample, sums[m][k]);
+                    held[m] = splat(weights[m]);
+                UNROLL
+                for (int k = 0; k < vectors; k++) {
+                    vec sample = load(samples + k * LANES);
+                    READ_ONCE(sample);
+                    UNROLL
+                    for (int m = 0; m < maps; m++)
+                        sums[m][k] = FMA(held[m], sample, sums[m][k]);
+                }
             }
         }
+        of_channel += tile->channel_size;
+        weights_of_channel += tile->channel_taps * maps;
     }
     bool is_plain = tile->output == CONV_ELEMENT_F32 && tile->activation <= CONV_ACTIVATION_RELU;
     if (is_plain && tile->activation == CONV_ACTIVATION_RELU) {
@@ -343,6 +351,17 @@ ALL(TILE)
 #define ENTRY(m, k) [m][k] = tile_##m##_##k,
 static const tile_fn tiles[MOST_TILES + 1][MOST_TILES + 1] = {ALL(ENTRY)};
 
+// Whether one of n floats is not finite, or is -0.
+static bool has_special(const float *x, ptrdiff_t n, bool minus_zero)
+{
+    vec_i32 found = {0}, none = {0};
+    for (ptrdiff_t k = 0; k < n; k += LANES) {
+        vec some = fetch(x + k, n - k < LANES ? (int)(n - k) : LANES);
+        found |= minus_zero ? (vec_i32)some == INT32_MIN : (vec_i32)(some - some);
+    }
+    return memcmp(&found, &none, sizeof none) != 0;
+}
+
 // --- tiles across maps or groups -----------------------------------------------------------------
 // A vector has one output of LANES maps, or of a map of LANES groups; a tile `vectors` of them for
 // each of n <= ACROSS_OUTPUTS adjacent outputs: sums, weights and a sample are in registers. Sums
@@ -369,6 +388,31 @@ ALWAYS_INLINE void add_taps(vec *sums, const int n, const float *samples, const 
     }
 }
 
+// The same of one tap. A sample is a vector of groups, `stride` floats from the next one; or of all
+// maps, and the samples of the second half of the outputs are `stride` after those of the first.
+ALWAYS_INLINE void add_tap(vec sums[][MOST_ACROSS], const int vectors, const int n,
+                           const bool groups, const float *sample, ptrdiff_t stride,
+                           const float *weights)
+{
+    vec held[4];
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        held[v] = load(weights + v * LANES);
+        READ_ONCE(held[v]);
+        if (!groups)
+            __builtin_prefetch(weights + (TAPS_AHEAD * vectors + v) * LANES);
+    }
+    const float *second = sample + stride - n / 2;
+    __asm__("" : "+r"(second)); // one register, not one for each of its samples
+    UNROLL
+    for (int k = 0; k < n; k++, sample += groups ? stride : 0) {
+        vec x = groups ? load(sample) : splat((k < n / 2 ? sample : second)[k]);
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            sums[v][k] = FMA(held[v], x, sums[v][k]);
+    }
+}
+
 ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, const int n,
                                   const bool groups)
 {
@@ -380,30 +424,25 @@ ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, co
             sums[v][k] =
                 tile->continues ? tile->results[v * tile->step + k] : load(tile->bias + v * LANES);
     }
-    const float *weights = tile->weights;
-    for (const int32_t *tap = tile->offsets; tap < tile->offsets_end; tap++) {
-        if (groups && vectors == 1 && tile->stride == LANES && tile->offsets_end - tap >= TAPS &&
+    const float *samples = tile->samples, *weights = tile->weights;
+    for (const int32_t *tap = tile->offsets; groups && tap < tile->offsets_end;
+         tap++, weights += vectors * LANES) {
+        const float *sample = samples + *tap * (ptrdiff_t)LANES;
+        if (vectors == 1 && tile->stride == LANES && tile->offsets_end - tap >= TAPS &&
             tap[TAPS - 1] - tap[0] == TAPS - 1) {
-            add_taps(sums[0], n, tile->samples + *tap * (ptrdiff_t)LANES, weights);
-            weights += TAPS * LANES;
+            add_taps(sums[0], n, sample, weights);
+            weights += (TAPS - 1) * LANES;
             tap += TAPS - 1;
-            continue;
+        } else {
+            add_tap(sums, vectors, n, groups, sample, tile->stride, weights);
         }
-        const float *sample = tile->samples + (groups ? *tap * (ptrdiff_t)LANES : *tap);
-        vec held[4];
-        UNROLL
-        for (int v = 0; v < vectors; v++) {
-            held[v] = load(weights + v * LANES);
-            if (!groups)
-                __builtin_prefetch(weights + (TAPS_AHEAD * vectors + v) * LANES);
-        }
-        weights += vectors * LANES;
-        UNROLL
-        for (int k = 0; k < n; k++, sample += groups ? tile->stride : 1) {
-            UNROLL
-            for (int v = 0; v < vectors; v++)
-                sums[v][k] = FMA(held[v], groups ? load(sample) : splat(*sample), sums[v][k]);
-        }
+    }
+    for (int c = groups ? 0 : tile->channels; c > 0; c--) {
+        for (const struct conv_layer_tap *tap = tile->taps; tap < tile->taps_end; tap++)
+            add_tap(sums, vectors, n, groups, samples + tap->samples, tile->stride,
+                    weights + tap->weights * (ptrdiff_t)vectors * LANES);
+        samples += tile->channel_size;
+        weights += tile->channel_taps * vectors * LANES;
     }
     UNROLL
     for (int v = 0; v < vectors; v++) {

@@ -111,6 +111,7 @@ struct conv_layer_grouped {
     int height, width, rows;          // of the output planes, and of a block
     ptrdiff_t row_size, channel_size; // vectors from one input row, and channel, to the next
     ptrdiff_t results;                // where the results begin, in vectors
+    size_t weights;                   // and packed weights, in floats: after the offsets
 };
 
 static const struct conv_layer_grouped *grouped_of(const struct conv_layer_plan *plan)
@@ -143,7 +144,8 @@ static bool plan_grouped(struct conv_layer_plan *plan)
     plan->reading = 25.0 * layer->stride_y * (double)grouped->row_size; // as other variants do
     plan->scratch =
         (size_t)(grouped->results + (int64_t)grouped->rows * grouped->width * maps) * sizeof(vec);
-    plan->packed_bytes = conv_layer_blocked_offsets(layer) * sizeof(int32_t) +
+    grouped->weights = (conv_layer_taps(layer) + 15) / 16 * 16;
+    plan->packed_bytes = grouped->weights * sizeof(float) +
                          (size_t)(plan->sets * maps) * (conv_layer_taps(layer) + 1) * sizeof(vec);
     return plan->scratch <= GROUPED_MOST;
 }
@@ -163,7 +165,7 @@ static void pack_grouped(const struct conv_layer_plan *plan)
                               u * layer->dilation_y * grouped->row_size + v * layer->dilation_x);
     int maps = layer->maps / layer->groups;
     size_t taps = conv_layer_taps(layer);
-    float *packed = (float *)plan->packed + conv_layer_blocked_offsets(layer);
+    float *packed = (float *)plan->packed + grouped->weights;
     for (int g = 0; g < layer->groups; g += LANES) {
         int lanes = layer->groups - g < LANES ? layer->groups - g : LANES;
         for (int first = 0, end; first < maps; first = end) {
@@ -246,36 +248,9 @@ static void copy_grouped(const struct conv_layer_plan *plan, const struct conv_l
     }
 }
 
-// Taps of an axis.
-struct taps {
-    int first, end;
-};
-
-// Those of which one of some adjacent outputs reads samples of a plane and not only padding; all if
-// there are none. The first tap of the outputs reads the samples `from` to `to`.
-static struct taps inside(int from, int to, int size, int dilation, int taps)
-{
-    int first = to < 0 ? (-to + dilation - 1) / dilation : 0;
-    int end = from < size ? (size - 1 - from) / dilation + 1 : 0;
-    end = end < taps ? end : taps;
-    return first < end ? (struct taps){first, end} : (struct taps){0, taps};
-}
-
-// Whether n vectors have an element that is not finite, or one that is -0.
-static bool has_special(const vec *x, ptrdiff_t n, bool minus_zero)
-{
-    vec_i32 found = {0};
-    int32_t any = 0;
-    for (ptrdiff_t k = 0; k < n; k++)
-        found |= minus_zero ? (vec_i32)x[k] == INT32_MIN : (vec_i32)(x[k] - x[k]);
-    for (int k = 0; k < LANES; k++)
-        any |= found[k];
-    return any != 0;
-}
-
 // Computes n outputs of `maps` maps from some rows and columns of each channel's taps.
-static void sum_taps(const struct conv_layer_plan *plan, struct tile tile, struct taps down,
-                     struct taps along, int maps, int n)
+static void sum_taps(const struct conv_layer_plan *plan, struct tile tile, struct conv_taps down,
+                     struct conv_taps along, int maps, int n)
 {
     const struct conv_layer *layer = &plan->layer;
     const float *weights = tile.weights;
@@ -302,12 +277,12 @@ static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, c
     ptrdiff_t taps = (ptrdiff_t)conv_layer_taps(layer);
     bool may_skip = columns > 8 && layer->border == CONV_BORDER_CONSTANT &&
                     layer->border_value == 0 &&
-                    !has_special((const vec *)(const void *)weights, (taps + 1) * maps, false);
+                    !has_special(weights, (taps + 1) * maps * LANES, false);
     tile->step = (ptrdiff_t)rows * width;
     ptrdiff_t row = (ptrdiff_t)width * (ptrdiff_t)conv_element_size(tile->output);
     for (int i = 0; i < rows; i++) {
-        int y = (first_row + i) * layer->stride_y - layer->pad_top;
-        struct taps down = inside(y, y, plan->shape.height, layer->dilation_y, height);
+        struct conv_taps down = conv_taps_inside(first_row + i, 1, layer->stride_y, layer->pad_top,
+                                                 plan->shape.height, layer->dilation_y, height);
         for (int p = 0; p < planes; p++)
             for (ptrdiff_t at = 0; at < row; at += 64)
                 __builtin_prefetch(dst + (p * (ptrdiff_t)grouped->height + i) * row + at, 1);
@@ -320,16 +295,17 @@ static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, c
             int left = (width + ACROSS_OUTPUTS(set) - 1) / ACROSS_OUTPUTS(set);
             for (int j = 0, n; left > 0; left--, j += n) {
                 n = (width - j + left - 1) / left; // of tiles about equally large
-                int x = j * layer->stride_x - layer->pad_left;
-                struct taps along = inside(x, x + (n - 1) * layer->stride_x, plan->shape.width,
-                                           layer->dilation_x, columns);
+                struct conv_taps along =
+                    conv_taps_inside(j, n, layer->stride_x, layer->pad_left, plan->shape.width,
+                                     layer->dilation_x, columns);
                 // To begin a tile again takes as long as four taps.
                 bool skips = may_skip && (down.end - down.first) * (along.end - along.first + 4) <
                                              height * columns;
                 if (skips)
                     sum_taps(plan, *tile, down, along, set, n);
                 for (int k = 0; k < set && skips; k++)
-                    skips = !has_special(tile->results + k * tile->step, n, true);
+                    skips = !has_special((const float *)(tile->results + k * tile->step), n * LANES,
+                                         true);
                 if (!skips)
                     across_tiles[1][set][n](tile);
                 tile->samples += n * tile->stride;
@@ -368,7 +344,7 @@ static enum conv_status run_grouped(const struct conv_layer_plan *plan,
                 copy_grouped(plan, batch, src + c * batch->src_plane, lanes, i, rows,
                              scratch + c * grouped->channel_size);
             sum_grouped(plan, &tile,
-                        (const float *)plan->packed + conv_layer_blocked_offsets(layer) +
+                        (const float *)plan->packed + grouped->weights +
                             (size_t)(g * maps) * (taps + 1),
                         scratch, i, rows, dst + (size_t)i * row, lanes * maps);
             for (int m = 0; m < maps; m++)
