@@ -194,8 +194,9 @@ def test_manual_and_completions_name_the_options_of_the_program(box, tmp_path):
         assert result.returncode == 0, result.stderr
 
     manual, bash, zsh, fish = ((tmp_path / name).read_text() for name in ("conv.1", "completions/conv.bash", "completions/_conv", "completions/conv.fish"))
-    out = run("--help").out
-    every = set(options_in(out))
+    every = set(options_in(out := run("--help").out))
+    helped = re.compile(r"(?:1:help\).*?-W '|help\) compadd |__conv_after help' -f -a ')([a-z0-9 -]+)")
+    assert all(set(helped.search(text).group(1).split()) > every - {"help"} for text in (bash, zsh, fish))
     names = re.findall(r"(?m)^\.TP\n(?:\\fB\\-\w\\fR, )?\\fB\\-\\-((?:[a-z]|\\-)+)", manual)
     assert {name.replace("\\", "") for name in names} == every
     with open(os.path.join(program.ROOT, "docs", "commands.md"), encoding="utf-8") as file:
@@ -204,10 +205,9 @@ def test_manual_and_completions_name_the_options_of_the_program(box, tmp_path):
     assert set(re.findall(r"--([a-z][a-z-]+)(?==?\[|[=,}])", re.search(r"(?s)_arguments.*", zsh).group())) == every
     assert set(re.findall(r"(?m)^complete .* -l ([a-z-]+)", fish)) == every
     with_value = {name for name, takes in options_in(out).items() if takes}
-    assert set(re.findall(r"--([a-z][a-z-]+)", re.search(r"(?s)with_value='.*?'", bash).group())) == with_value
-    assert set(re.findall(r"--([a-z][a-z-]+)", re.search(r"(?s)with_value (.*?)\n    set", fish).group())) == with_value
-    for section in ("EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES"):
-        assert f'.SH "{section}"' in manual
+    for taking in (r"(?s)with_value='.*?'", bash), (r"(?s)with_value (.*?)\n    set", fish):
+        assert set(re.findall(r"--([a-z][a-z-]+)", re.search(*taking).group())) == with_value
+    assert all(f'.SH "{section}"' in manual for section in ("EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES"))
     codes = re.findall(r"(?m)^\.TP\n(\d+)", re.search(r'(?s)\.SH "EXIT STATUS".*?\.SH', manual).group())
     assert codes == re.findall(r"(?<=[ \n])([0-4]|128)(?= )", re.search(r"(?s)Exit codes.*", out).group()) + ["128"]
 
