@@ -361,30 +361,38 @@ static enum conv_status refuse_input(const struct conv_options *options, const c
                                                       : "OUTPUT");
 }
 
-// Another common mistake: conv gaussian 2 photo.png out.png. NULL: it is not that.
-static const struct conv_filter_family *family_of_operand(const struct conv_options *options,
-                                                          const char *text)
+// Other common mistakes: conv gaussian 2 photo.png out.png, conv blur sharpen photo.png out.png.
+static enum conv_status refuse_word(const struct conv_options *options, const char *text,
+                                    struct conv_err *err)
 {
     int count;
     const struct conv_filter_family *families = conv_filter_families(&count);
-    const char *number = options->operand_count > 1 ? options->operands[1] : "";
-    if (options->report.quiet || !strpbrk(number, "0123456789") ||
-        number[strspn(number, "0123456789.,x+%")] != '\0' || access(number, F_OK) == 0)
-        return NULL; // -q 90 has a message of its own
-    for (int i = 0; i < count; i++)
+    struct conv_filter filters[CONV_FILTER_MAX_CHAIN];
+    const char *word = options->operand_count > 1 ? options->operands[1] : "";
+    bool is_number = strpbrk(word, "0123456789") && !word[strspn(word, "0123456789.,x+%")];
+    if (access(word, F_OK) == 0)
+        return CONV_OK;
+    if (options->report.quiet && options->command == CONV_COMMAND_RUN && is_number &&
+        !word[strspn(word, "0123456789")])
+        return conv_err_set(err, CONV_ERR_USAGE, "-q is --quiet: use -Q %s for the quality of JPEG",
+                            word); // -q is a quality elsewhere
+    for (int i = 0; i < count && is_number; i++)
         if (strcmp(families[i].name, text) == 0)
-            return &families[i];
-    return NULL;
+            return conv_err_set(err, CONV_ERR_USAGE, "numbers follow a colon: %s, for example %s",
+                                families[i].usage, families[i].example);
+    if (options->operand_count < 3 || options->inputs.files_from ||
+        conv_filter_parse_chain(filters, &count, word, &options->filter.settings, NULL))
+        return CONV_OK;
+    return conv_err_set(err, CONV_ERR_USAGE, "filters are joined by commas: conv %s,%s ...", text,
+                        word);
 }
 
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
                                            struct conv_filter *filters, int *count,
                                            struct conv_err *err)
 {
-    const struct conv_filter_family *family = family_of_operand(options, text);
-    if (family)
-        return conv_err_set(err, CONV_ERR_USAGE, "numbers follow a colon: %s, for example %s",
-                            family->usage, family->example);
+    if (refuse_word(options, text, err))
+        return err->status;
     if (!conv_filter_parse_chain(filters, count, text, &options->filter.settings, err))
         return CONV_OK;
     const char *kind;

@@ -178,22 +178,11 @@ static enum conv_status parse_format(struct conv_archive_settings *archives,
                               text);
 }
 
-// -q is a quality elsewhere; here a number after it would be an input.
-static bool is_quality(const char *operand)
-{
-    size_t length = strlen(operand);
-    return length > 0 && length <= 3 && strspn(operand, "0123456789") == length &&
-           access(operand, F_OK) != 0;
-}
-
 static enum conv_status check_operands(const struct conv_options *options,
                                        const struct conv_places *places, struct conv_err *err)
 {
     int least = options->inputs.files_from ? 0 : 1;
     const char *filter = options->operands[0];
-    if (options->report.quiet && options->operand_count > 1 && is_quality(options->operands[1]))
-        return conv_err_set(err, CONV_ERR_USAGE, "-q is --quiet: use -Q %s for the quality of JPEG",
-                            options->operands[1]);
     if (places->input_count >= least)
         return CONV_OK;
     if (!places->last_is_output)

@@ -44,7 +44,7 @@ def test_forms_of_other_programs(photo, typed, written):
     (["-sharpen", "a.png", "b.png"], "filters have no dash: conv sharpen"), (["-unsharp", "0x1", "a.png", "b.png"], "filters have no dash"),
     (["--blur,gaussian:2", "a.png", "b.png"], "filters have no dash: conv blur,gaussian:2"), (["lits"], "'lits' is neither a command nor a filter; did you mean 'list'?"),
     (["emboss", "in", "a.7z"], "only tar, tar.gz, tar.zst and zip can be written: a.7z"), (["emboss", "in", "a.RAR"], "can be written: a.RAR"),
-    (["help", "--border"], "conv: for --border write conv help border\n"), (["sharpen", "x", "a.png", "c.png"], "conv: x: no such file\n"),
+    (["help", "--border"], "conv: for --border write conv help border\n"), (["sharpen", "x", "a.png", "c.png"], "conv: x: no such file\n"), (["blur", "sharpen", "a.png", "c"], "conv blur,sharpen ..."),
     (["emboss", "in", "in"], "input and output are the same folder"), (["emboss", "in/b.png", "in/b.png"], "the output would overwrite the input"),
 ))
 def test_messages_say_what_to_write(photo, box, args, said):
