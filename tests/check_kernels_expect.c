@@ -112,11 +112,8 @@ static float define_real(const struct check_case *c, int p, int x, int y)
 {
     const struct conv_filter *f = &c->filter;
     int unit = c->stencil.depth == 16 ? 257 : 1;
-    float sum = (float)(f->offset * unit);
-    bool precise = c->stencil.depth == 32 && f->real.side;
-    if (precise)
-        sum = define_precise(c, p, x, y);
-    bool pairs = c->stencil.floats && c->stencil.symmetric;
+    bool precise = c->stencil.depth == 32 && f->real.side, pairs = c->stencil.symmetric;
+    float sum = precise ? define_precise(c, p, x, y) : (float)(f->offset * unit);
     for (int a = 0, w = f->width; a < f->height && !precise; a++)
         for (int b = 0; b < (pairs ? w - a : w); b++) {
             int k = pairs ? b * w + a + b : a * w + b, other = k % w * w + k / w;

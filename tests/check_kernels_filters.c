@@ -272,8 +272,7 @@ static void symmetric(struct check_random *random, struct conv_filter *filter)
 {
     int side = filter->height = filter->width;
     for (int k = 0; k < side * side; k++)
-        if (k % side < k / side)
-            filter->coef[k] = filter->coef[k % side * side + k / side];
+        filter->coef[k] = filter->coef[k % side * side + k / side];
     if (check_random_below(random, 4) == 0)
         filter->coef[check_random_below(random, side * side)] += 1;
 }

@@ -95,7 +95,7 @@ static float sum_real(const struct conv_stencil *stencil, const struct conv_sten
                       int x, int y)
 {
     int width = stencil->width, left = -(width / 2), top = y - stencil->height / 2;
-    bool pairs = stencil->symmetric && stencil->floats; // then a is a diagonal, else a row
+    bool pairs = stencil->symmetric; // then a is a diagonal, else a row
     float sum = stencil->fbias;
     for (int a = 0; a < stencil->height; a++) {
         for (int b = 0; b < (pairs ? width - a : width); b++) {
@@ -246,4 +246,5 @@ const struct conv_variant conv_cpu_reference = {
     .float_samples = true,
     .thresholds = true,
     .pixels = true,
+    .symmetric = true,
 };

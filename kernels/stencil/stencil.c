@@ -62,6 +62,7 @@ bool conv_stencil_takes(const struct conv_variant *variant, const struct conv_st
            (variant->magnitudes || !stencil->magnitude) && (variant->floats || !stencil->floats) &&
            (variant->float_samples || stencil->depth != 32) &&
            (variant->thresholds || !stencil->keeps) &&
+           (variant->symmetric || !stencil->symmetric) &&
            (variant->pixels || stencil->channels == 1) && (!variant->can || variant->can(stencil));
 }
 

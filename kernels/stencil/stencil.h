@@ -20,7 +20,7 @@ extern "C" {
 //   exact: out = clamp(round_half_even((sum icoef * p + bias) / divisor), 0, max)
 //   real:  acc = fbias; for each tap, row by row, whose fcoef is not 0: acc = fmaf(fcoef, p, acc);
 //          out = clamp(rintf(acc), 0, max)          (this order, in float32, on every machine)
-//          With `symmetric` and float32 results, diagonal by diagonal, d = 0, 1, ..., j ascending:
+//          With `symmetric`, diagonal by diagonal, d = 0, 1, ..., j ascending:
 //          d = 0: acc = fmaf(fcoef[j][j], p[j][j], acc), else samples that trade places in a
 //          transposed image are added first: acc = fmaf(fcoef[j][j+d], p[j][j+d] + p[j+d][j], acc)
 //   magnitude: gx = sum icoef * p, gy the same with the matrix transposed, exact integers;
@@ -203,6 +203,7 @@ struct conv_variant {
     bool thresholds;    // stencils with a threshold
     bool pixels;        // stencils with several channels
     bool decimated;     // stencils with decimated.step, and no others
+    bool symmetric;     // symmetric stencils
 };
 
 // The definition: it has no requirements, can do every stencil, and all others are compared with

@@ -99,9 +99,7 @@ def magnitude(wide, filt, unit, dtype, floats):
     g = [sum(int(m[j, i]) * wide[j:j + height, i:i + width] for j, i in places).astype(np.float32) for m in (filt.c, filt.c.T)]
     out = np.sqrt(g[0] * g[0] + g[1] * g[1]) / np.float32(filt.scale) + np.float32(filt.offset * unit)
     assert out.dtype == np.float32
-    if floats:
-        return out
-    return np.clip(np.rint(out), 0, np.iinfo(dtype).max).astype(dtype)
+    return out if floats else np.clip(np.rint(out), 0, np.iinfo(dtype).max).astype(dtype)
 
 
 def inner(wide, filt, dtype, floats):
@@ -123,16 +121,14 @@ def inner(wide, filt, dtype, floats):
         up = (2 * rest > divisor) | ((2 * rest == divisor) & (floor % 2 == 1))
         return np.clip(floor + up, 0, top).astype(dtype)
     acc = np.full((height, width), np.float32(filt.offset * unit), np.float32)
-    if floats and kh == kw and (np.float32(filt.c / filt.scale) == np.float32(filt.c / filt.scale).T).all():
+    if kh == kw and (np.float32(filt.c / filt.scale) == np.float32(filt.c / filt.scale).T).all():
         at = dict(zip(((j, i) for j in range(kh) for i in range(kw)), (p for _, p in taps)))
         taps = [(filt.c[j, j + d], at[j, j + d] + at[j + d, j] if d else at[j, j]) for d in range(kw) for j in range(kw - d)]
     for c, p in taps:
         c = np.float32(c / filt.scale)
         if c != 0:
             acc = fma32(np.full(p.shape, c), p, acc)
-    if floats:
-        return acc
-    return np.clip(np.rint(acc), 0, top).astype(dtype)
+    return acc if floats else np.clip(np.rint(acc), 0, top).astype(dtype)
 
 
 def apply_all(images, filt, border="replicate", value=0, floats=False):

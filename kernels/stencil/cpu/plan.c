@@ -38,7 +38,7 @@ int conv_cpu_order(int *order, int *singles, const struct conv_stencil *stencil)
 {
     const float *coef = stencil->fcoef;
     int side = stencil->width, count = 0;
-    bool pairs = stencil->symmetric && stencil->floats;
+    bool pairs = stencil->symmetric;
     for (int i = 0; i < side * stencil->height; i++)
         if (coef[i] != 0 && (!pairs || i / side == i % side))
             order[count++] = i;

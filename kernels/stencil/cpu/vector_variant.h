@@ -146,4 +146,5 @@ static enum conv_status run_vectors(const struct conv_stencil_plan *plan,
         .float_samples = true,                                                                     \
         .thresholds = true,                                                                        \
         .pixels = true,                                                                            \
+        .symmetric = true,                                                                         \
     }

@@ -200,7 +200,7 @@ static void plan_blocked(const struct conv_stencil *stencil, struct conv_stencil
 
 static bool can_blocked(const struct conv_stencil *stencil)
 {
-    return !stencil->real.side && !(stencil->floats && stencil->symmetric);
+    return !stencil->real.side;
 }
 
 CONV_CUDA_VARIANT_OF(FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS, blocked, 75,

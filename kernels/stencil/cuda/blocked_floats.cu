@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Float32 samples: filters up to 7 x 7 by register blocking as in blocked.cu, larger symmetric ones
-// down diagonals, as those of other samples with float32 results; sums in the defined order, stored
-// unchanged; for magnitudes two sums, which are combined. Taps that are 0 are skipped, since a
-// product with an infinite sample would not be 0; the condition is the same for all threads.
+// Filters equal to their transpose up to 9 x 9, and any up to 7 x 7 for float32 samples, by
+// register blocking as in blocked.cu; larger symmetric ones down diagonals; sums in the defined
+// order; for magnitudes two sums, which are combined. Taps on float32 samples that are 0 are
+// skipped, since a product with an infinite sample would not be 0; the condition is the same for
+// all threads.
 #include "kernels/stencil/cuda/blocked.cuh"
 
 typedef block_shape<8> shape;
@@ -10,14 +11,16 @@ typedef block_shape<8> shape;
 // A padded row of taps is at most 32 long: see layout_block.
 #define MAX_COEFS (CONV_FILTER_MAX_SIDE * (CONV_FILTER_MAX_SIDE + 1))
 
-// SIDE 3, 5 and 7: filters up to that size, padded with zeros, loops unrolled. 0: symmetric ones of
-// any size, with a diagonal in each row of coef.
+// SIDE 3 to 9: filters up to that size, padded with zeros, loops unrolled. 0: symmetric ones of any
+// size, with a diagonal in each row of coef. Zeros are -0, which times a sample of 0 or more
+// changes no float, not even -0.
 template <int SIDE> struct float_filter {
     struct block_params block;
     int32_t row_coefs; // coefficients in a row
     int32_t symmetric; // as in struct conv_stencil
     float start;       // of sums
     float divisor;     // magnitudes only
+    struct rounding rounding;
     float coef[SIDE ? SIDE * SIDE : MAX_COEFS];
 };
 static_assert(sizeof(struct float_filter<0>) <= 4096, "kernel parameters end at 4 KB");
@@ -25,28 +28,29 @@ static_assert(sizeof(struct float_filter<0>) <= 4096, "kernel parameters end at 
 // --- the arithmetic ------------------------------------------------------------------------------
 
 // sums[k] += coef * samples[k], unless coef is 0.
+template <typename Sample>
 static __device__ inline void add_four(float *sums, float coef, const float *samples)
 {
-    if (coef != 0)
+    if (sizeof(Sample) < 4 || coef != 0)
         for (int k = 0; k < shape::COLUMNS; k++)
             sums[k] = __fmaf_rn(coef, samples[k], sums[k]);
 }
 
 // `from`: see filter_block. The rows of input that are under the filter stay in registers.
-template <int SIDE, bool MAGNITUDE>
-static __device__ inline void filter_unrolled(const float *from,
+template <int SIDE, bool MAGNITUDE, typename Sample>
+static __device__ inline void filter_unrolled(const Sample *from,
                                               const struct conv_stencil_plane &plane, int x, int y,
                                               const struct float_filter<SIDE> &f)
 {
     constexpr int COLUMNS = shape::COLUMNS, ROWS = shape::ROWS;
     constexpr int PITCH = shape::TILE_WIDTH + 2 * COLUMNS;
-    bool aligned = packed4_aligned<float>(plane.dst, plane.dst_stride);
+    bool aligned = packed4_aligned<Sample>(plane.dst, plane.dst_stride);
     float lines[SIDE][3 * COLUMNS];
 #pragma unroll
     for (int n = 0; n < ROWS + SIDE - 1; n++) {
 #pragma unroll
         for (int k = 0; k < 3; k++)
-            unpack(lines[n % SIDE] + k * COLUMNS, ((const float4 *)(from + n * PITCH))[k]);
+            unpack(lines[n % SIDE] + k * COLUMNS, ((const packed4<Sample> *)(from + n * PITCH))[k]);
         if (n < SIDE - 1)
             continue;
         // The samples under tap (i, j) of the four results.
@@ -56,7 +60,7 @@ static __device__ inline void filter_unrolled(const float *from,
             sums[k] = MAGNITUDE ? 0 : f.start;
             down[k] = 0;
         }
-        if (!MAGNITUDE && f.symmetric) {
+        if (sizeof(Sample) < 4 || (!MAGNITUDE && f.symmetric)) {
 #pragma unroll
             for (int d = 0; d < SIDE; d++)
 #pragma unroll
@@ -64,105 +68,127 @@ static __device__ inline void filter_unrolled(const float *from,
                     float pairs[COLUMNS];
                     for (int k = 0; k < COLUMNS; k++)
                         pairs[k] = d ? __fadd_rn(at(j + d, j)[k], at(j, j + d)[k]) : at(j, j)[k];
-                    add_four(sums, f.coef[j * SIDE + j + d], pairs);
+                    add_four<Sample>(sums, f.coef[j * SIDE + j + d], pairs);
                 }
         } else {
 #pragma unroll
             for (int j = 0; j < SIDE; j++)
 #pragma unroll
                 for (int i = 0; i < SIDE; i++) {
-                    add_four(sums, f.coef[j * SIDE + i], at(i, j));
+                    add_four<Sample>(sums, f.coef[j * SIDE + i], at(i, j));
                     if (MAGNITUDE)
-                        add_four(down, f.coef[j * SIDE + i], at(j, i));
+                        add_four<Sample>(down, f.coef[j * SIDE + i], at(j, i));
                 }
         }
         for (int k = 0; k < COLUMNS && MAGNITUDE; k++) {
             float squares = __fadd_rn(__fmul_rn(sums[k], sums[k]), __fmul_rn(down[k], down[k]));
             sums[k] = __fadd_rn(__fdiv_rn(__fsqrt_rn(squares), f.divisor), f.start);
         }
-        store_four<float>(plane, x, y + n - (SIDE - 1), aligned, sums, rounding());
+        store_four<Sample>(plane, x, y + n - (SIDE - 1), aligned, sums,
+                           sizeof(Sample) < 4 ? f.rounding : rounding());
     }
 }
 
-// Blocks of 4 warps compute 128 x 32 samples. Shared memory: the tile with its halo, at most 38
+// Blocks of 4 warps compute 128 x 32 samples. Shared memory: the tile with its halo, at most 40
 // rows of 136 samples. Each warp loads every fourth row; the barrier in load_tile precedes all
 // reads.
-template <int SIDE, bool MAGNITUDE>
-static __global__ void __launch_bounds__(shape::THREADS, 4)
+template <int SIDE, bool MAGNITUDE, typename Sample>
+static __global__ void __launch_bounds__(shape::THREADS, SIDE > 7 ? 3 : 4)
     blocked_floats(const __grid_constant__ struct float_filter<SIDE> f)
 {
-    auto filter = [&](const float *from, const struct conv_stencil_plane &plane, int x, int y) {
+    auto filter = [&](const Sample *from, const struct conv_stencil_plane &plane, int x, int y) {
         filter_unrolled<SIDE, MAGNITUDE>(from, plane, x, y, f);
     };
-    filter_block<shape, SIDE, float>(f.block, filter);
+    filter_block<shape, SIDE, Sample>(f.block, filter);
 }
 
 // --- runs of samples -----------------------------------------------------------------------------
 
-// The samples that a thread computes along a line, and the taps between two moves of its window.
-#define RUN 16
-#define STEP 8
+#define STEP 8 // taps between two moves of a window
 
-// sums[k] += sum of taps[i] * value(i + k), i ascending; with float32, but for taps that are 0.
-// Values after the last tap's are loaded, but not used.
-template <typename Sum, typename Value>
+// sums[k] += sum of taps[i] * value(i + k), i ascending; with float32 samples, but for taps that
+// are 0.
+template <bool SKIPS_ZEROS, int RUN, typename Sum, typename Value>
 static __device__ inline void add_line(Sum (&sums)[RUN], const Sum *taps, int count,
                                        const Value &value)
 {
-    Sum window[RUN + STEP];
+    Sum window[RUN - 1 + STEP];
+    auto add_tap = [&](int i, int t) {
+        window[RUN - 1 + t] = value(i + t + RUN - 1);
+        if (!SKIPS_ZEROS || taps[i + t] != 0)
+            for (int k = 0; k < RUN; k++)
+                sums[k] = fma(taps[i + t], window[t + k], sums[k]);
+    };
 #pragma unroll
-    for (int k = 0; k < RUN; k++)
+    for (int k = 0; k < RUN - 1; k++)
         window[k] = value(k);
+    int i = 0;
 #pragma unroll 1
-    for (int i = 0; i < count; i += STEP) {
-#pragma unroll
-        for (int k = RUN; k < RUN + STEP; k++)
-            window[k] = value(i + k);
+    for (; i + STEP <= count; i += STEP) {
 #pragma unroll
         for (int t = 0; t < STEP; t++)
-            if (i + t < count && (sizeof(Sum) == 8 || taps[i + t] != 0))
-                for (int k = 0; k < RUN; k++)
-                    sums[k] = fma(taps[i + t], window[t + k], sums[k]);
+            add_tap(i, t);
 #pragma unroll
-        for (int k = 0; k < RUN; k++)
+        for (int k = 0; k < RUN - 1; k++)
             window[k] = window[k + STEP];
     }
+#pragma unroll
+    for (int t = 0; t < STEP - 1; t++)
+        if (i + t < count)
+            add_tap(i, t);
 }
 
-// Symmetric filters of any size. Blocks of 4 warps compute 128 x 32 samples. A thread computes runs
-// of RUN results down a diagonal, so that the taps of a diagonal are a window that moves along it;
-// neighbouring lanes have neighbouring columns. Runs begin up to RUN - 1 columns before the tile,
+// Blocks with a thread for each of 128 + 31 diagonals.
+struct diagonal_shape {
+    static constexpr int COLUMNS = 4, WARPS = 5, THREADS = WARPS * WARP;
+    static constexpr int TILE_WIDTH = shape::TILE_WIDTH, TILE_HEIGHT = shape::TILE_HEIGHT;
+};
+
+// Symmetric filters of any size. Blocks of 5 warps compute 128 x 32 samples. A thread computes a
+// run of results down a diagonal, so that the taps of a diagonal are a window that moves along it;
+// neighbouring lanes have neighbouring columns. Runs begin up to 31 columns before the tile,
 // results outside of it are not stored, and samples beside the loaded ones are only part of these.
-// Shared memory: RUN samples, the tile with its halo, and STEP + 1 rows (46 KB).
-template <typename Sample>
-static __global__ void __launch_bounds__(shape::THREADS, 4)
-    diagonal_floats(const __grid_constant__ struct float_filter<0> f)
+// Shared memory: a run of samples, the tile with its halo, and one more row (41 KB).
+template <typename Sample, typename Result>
+static __global__ void __launch_bounds__(diagonal_shape::THREADS, 4)
+    diagonal(const __grid_constant__ struct float_filter<0> f)
 {
-    constexpr int WIDTH = shape::TILE_WIDTH, HEIGHT = shape::TILE_HEIGHT, RUNS = WIDTH + RUN - 1;
+    constexpr int WIDTH = shape::TILE_WIDTH, RUN = shape::TILE_HEIGHT;
+    constexpr bool FLOATS = sizeof(Sample) == 4;
     extern __shared__ uint4 memory[];
     Sample *samples = (Sample *)memory + RUN;
     int side = 2 * f.block.radius + 1, pitch = f.block.pitch;
-    struct tile tile = find_tile(f.block.planes, f.block.count, WIDTH, HEIGHT);
-    load_tile<shape>(samples, pitch, tile, f.block.halo, f.block.radius,
-                     (enum conv_border)f.block.border, f.block.border_value);
+    struct tile tile = find_tile(f.block.planes, f.block.count, WIDTH, RUN);
+    load_tile<diagonal_shape>(samples, pitch, tile, f.block.halo, f.block.radius,
+                              (enum conv_border)f.block.border, f.block.border_value);
     int width = min(WIDTH, tile.plane.width - tile.x);
-    int height = min(HEIGHT, tile.plane.height - tile.y);
-    for (int n = (int)threadIdx.x; n < RUNS * (HEIGHT / RUN); n += shape::THREADS) {
-        int x = n % RUNS - (RUN - 1), y = n / RUNS * RUN;
-        const Sample *corner = samples + y * pitch + f.block.halo - f.block.radius + x;
-        float sums[RUN];
-        for (int k = 0; k < RUN; k++)
-            sums[k] = f.start;
-        for (int d = 0; d < side && x < width && y < height; d++)
-            add_line(sums, f.coef + d * f.row_coefs, side - d, [&](int i) {
-                const Sample *at = corner + i * (pitch + 1);
-                return __fadd_rn((float)at[d], d ? (float)at[d * pitch] : -0.0f);
-            });
+    int height = min(RUN, tile.plane.height - tile.y);
+    int x = (int)threadIdx.x - (RUN - 1);
+    const Sample *corner = samples + f.block.halo - f.block.radius + x;
+    if (x >= width)
+        return;
+    float sums[RUN];
+    for (int k = 0; k < RUN; k++)
+        sums[k] = f.start;
+    add_line<FLOATS>(sums, f.coef, side, [&](int i) { return (float)corner[i * (pitch + 1)]; });
+    for (int d = 1; d < side; d++)
+        add_line<FLOATS>(sums, f.coef + d * f.row_coefs, side - d, [&](int i) {
+            const Sample *at = corner + i * (pitch + 1);
+            if constexpr (FLOATS)
+                return __fadd_rn(at[d], at[d * pitch]);
+            else
+                return biased_to_float(0x4b000000u + at[d] + at[d * pitch]);
+        });
+    uint8_t *to = tile.plane.dst + tile.y * tile.plane.dst_stride + (tile.x + x) * sizeof(Result);
 #pragma unroll
-        for (int k = 0; k < RUN; k++)
-            if (x + k >= 0 && x + k < width && y + k < height)
-                ((float *)(tile.plane.dst +
-                           (tile.y + y + k) * tile.plane.dst_stride))[tile.x + x + k] = sums[k];
+    for (int k = 0; k < RUN; k++) {
+        if (x + k < 0 || x + k >= width || k >= height)
+            continue;
+        Result *result = (Result *)(to + k * tile.plane.dst_stride) + k;
+        if constexpr (sizeof(Result) == sizeof(float))
+            *result = sums[k];
+        else
+            *result = (Result)round_sum(sums[k], f.rounding);
     }
 }
 
@@ -173,9 +199,7 @@ struct precise_shape {
     static constexpr int COLUMNS = 4, WARPS = 4, THREADS = WARPS * WARP;
     static constexpr int TILE_WIDTH = shape::TILE_WIDTH, TILE_HEIGHT = shape::TILE_HEIGHT / 2;
 };
-static_assert(precise_shape::TILE_HEIGHT == RUN &&
-                  precise_shape::THREADS == precise_shape::TILE_WIDTH,
-              "a thread has a whole column");
+static_assert(precise_shape::THREADS == precise_shape::TILE_WIDTH, "a thread has a whole column");
 
 struct precise_filter {
     struct block_params block; // pitch: an odd multiple of 4, for few bank conflicts down a column
@@ -199,7 +223,7 @@ static __global__ void __launch_bounds__(precise_shape::THREADS, 4)
     precise_floats(const __grid_constant__ struct precise_filter f)
 {
     constexpr int WIDTH = precise_shape::TILE_WIDTH, HEIGHT = precise_shape::TILE_HEIGHT;
-    constexpr int RESULT_PITCH = WIDTH + 1;
+    constexpr int RUN = HEIGHT, RESULT_PITCH = WIDTH + 1;
     extern __shared__ uint4 memory[];
     float *samples = (float *)memory;
     int side = f.real.side, columns = WIDTH + side - 1, sum_pitch = precise_sum_pitch(side);
@@ -220,15 +244,14 @@ static __global__ void __launch_bounds__(precise_shape::THREADS, 4)
         for (int line = 0; line < f.real.lines; line++) {
             for (int n = (int)threadIdx.x; n < columns; n += precise_shape::THREADS) {
                 double down[RUN] = {};
-                add_line(down, f.real.column[line], side, [&](int j) {
-                    return (double)corner[min(j, HEIGHT + side - 2) * f.block.pitch + n];
-                });
+                add_line<false>(down, f.real.column[line], side,
+                                [&](int j) { return (double)corner[j * f.block.pitch + n]; });
                 for (int k = 0; k < RUN; k++)
                     sums[k * sum_pitch + n] = down[k];
             }
             __syncthreads(); // a row has sums of other threads
-            add_line(results, f.real.row[line], side,
-                     [&](int i) { return sums[row * sum_pitch + first + i]; });
+            add_line<false>(results, f.real.row[line], side,
+                            [&](int i) { return sums[row * sum_pitch + first + i]; });
             __syncthreads(); // the next sums, or the results, take their place
         }
         for (int n = 0; n < f.real.taps; n++) {
@@ -265,8 +288,8 @@ static void plan_precise(const struct conv_stencil *stencil, struct conv_stencil
     f.start = stencil->fbias;
     f.keep_below = stencil->fkeep_below;
     f.real = stencil->real;
-    int rows = precise_shape::TILE_HEIGHT + 2 * f.block.radius, ahead = 2 * STEP;
-    int sums = precise_shape::TILE_HEIGHT * precise_sum_pitch(f.real.side) + ahead;
+    int rows = precise_shape::TILE_HEIGHT + 2 * f.block.radius;
+    int sums = precise_shape::TILE_HEIGHT * precise_sum_pitch(f.real.side);
     constants->shared_bytes =
         (size_t)(rows * f.block.pitch) * sizeof(float) + (size_t)sums * sizeof(double);
     constants->launch = launch_blocks<precise_shape, struct precise_filter>;
@@ -285,22 +308,34 @@ static void plan_side(const struct conv_stencil *stencil, struct conv_stencil_pl
     f.symmetric = stencil->symmetric;
     f.start = stencil->fbias;
     f.divisor = stencil->fdivisor;
+    (void)conv_cuda_rounding(&f.rounding, stencil);
+    for (float &coef : f.coef)
+        coef = -0.0f;
     for (int j = 0; j < stencil->height; j++)
         for (int i = SIDE ? 0 : j; i < stencil->width; i++)
-            f.coef[SIDE ? (layout.top + j) * SIDE + layout.left + i : (i - j) * f.row_coefs + j] =
-                stencil->fcoef[j * stencil->width + i];
-    size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f.block.radius + (SIDE ? 0 : STEP + 1));
-    constants->shared_bytes = ((size_t)f.block.pitch * rows + RUN) * (stencil->depth / 8);
-    constants->launch = launch_blocks<shape, struct float_filter<SIDE>>;
-    if constexpr (SIDE == 0)
-        constants->kernel = stencil->depth == 8    ? diagonal_floats<uint8_t>
-                            : stencil->depth == 16 ? diagonal_floats<uint16_t>
-                                                   : diagonal_floats<float>;
-    else
-        constants->kernel = blocked_floats<SIDE, false>;
+            if (float coef = stencil->fcoef[j * stencil->width + i]; coef != 0)
+                f.coef[SIDE ? (layout.top + j) * SIDE + layout.left + i
+                            : (i - j) * f.row_coefs + j] = coef;
+    size_t rows = (size_t)(shape::TILE_HEIGHT + 2 * f.block.radius + !SIDE);
+    constants->shared_bytes =
+        ((size_t)f.block.pitch * rows + shape::TILE_HEIGHT) * (stencil->depth / 8);
+    if constexpr (SIDE != 0) {
+        constants->launch = launch_blocks<shape, struct float_filter<SIDE>>;
+        constants->kernel = stencil->depth == 8    ? blocked_floats<SIDE, false, uint8_t>
+                            : stencil->depth == 16 ? blocked_floats<SIDE, false, uint16_t>
+                                                   : blocked_floats<SIDE, false, float>;
+    } else {
+        constants->launch = launch_blocks<diagonal_shape, struct float_filter<SIDE>>;
+        constants->kernel =
+            stencil->depth == 8
+                ? (stencil->floats ? diagonal<uint8_t, float> : diagonal<uint8_t, uint8_t>)
+            : stencil->depth == 16
+                ? (stencil->floats ? diagonal<uint16_t, float> : diagonal<uint16_t, uint16_t>)
+                : diagonal<float, float>;
+    }
     if constexpr (SIDE == 3)
         if (stencil->magnitude)
-            constants->kernel = blocked_floats<SIDE, true>;
+            constants->kernel = blocked_floats<SIDE, true, float>;
 }
 
 static bool can_floats(const struct conv_stencil *stencil)
@@ -308,7 +343,7 @@ static bool can_floats(const struct conv_stencil *stencil)
     int side = max(stencil->width, stencil->height);
     bool fits = stencil->magnitude ? side <= 3 : stencil->symmetric || side <= 7;
     if (stencil->depth < 32)
-        return stencil->floats && stencil->symmetric;
+        return stencil->symmetric;
     return stencil->real.side || (fits && !stencil->keeps);
 }
 
@@ -317,8 +352,10 @@ static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_
     int side = max(stencil->width, stencil->height);
     if (stencil->real.side)
         plan_precise(stencil, plan);
-    else if (side > 7 || stencil->depth < 32)
+    else if (side > 9 || (stencil->depth < 32 && stencil->floats))
         plan_side<0>(stencil, plan);
+    else if (side > 7)
+        plan_side<9>(stencil, plan);
     else if (side > 5)
         plan_side<7>(stencil, plan);
     else if (side > 3)
@@ -327,7 +364,8 @@ static void plan_blocked_floats(const struct conv_stencil *stencil, struct conv_
         plan_side<3>(stencil, plan);
 }
 
-CONV_CUDA_VARIANT_OF(MAGNITUDES | FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS, blocked_floats, 75,
-                     "float32 samples: tile in shared memory, 4 x 8 or 16 sums per thread",
+CONV_CUDA_VARIANT_OF(MAGNITUDES | FLOAT_RESULTS | FLOAT_SAMPLES | THRESHOLDS | SYMMETRIC,
+                     blocked_floats, 75,
+                     "symmetric, or float32 samples: tile in shared memory, sums by pairs",
                      can_floats, score_always<30>, plan_blocked_floats, run_planned,
                      shape::TILE_WIDTH, shape::TILE_HEIGHT);

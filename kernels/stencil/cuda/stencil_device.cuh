@@ -19,7 +19,8 @@ enum variant_kinds {
     FLOAT_SAMPLES = 4,
     THRESHOLDS = 8,
     SEVERAL_CHANNELS = 16,
-    DECIMATED = 32
+    DECIMATED = 32,
+    SYMMETRIC = 64
 };
 
 // A variant of the table; `method` is its name without "cuda_". tile: samples that a block writes.
@@ -36,7 +37,7 @@ enum variant_kinds {
         "cuda_" #method, summary, CONV_ON_CUDA, capability, can, score, plan, run, tile_width,     \
             tile_height, ((kinds)&MAGNITUDES) != 0, ((kinds)&FLOAT_RESULTS) != 0,                  \
             ((kinds)&FLOAT_SAMPLES) != 0, ((kinds)&THRESHOLDS) != 0,                               \
-            ((kinds)&SEVERAL_CHANNELS) != 0, ((kinds)&DECIMATED) != 0                              \
+            ((kinds)&SEVERAL_CHANNELS) != 0, ((kinds)&DECIMATED) != 0, ((kinds)&SYMMETRIC) != 0    \
     }
 
 // The constants of a plan, zeroed by conv_stencil_plan_init.

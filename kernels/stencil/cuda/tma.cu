@@ -4,9 +4,8 @@
 // large coefficients. From compute capability 9.0 on.
 //
 // A lane computes 8 x 8 samples, or 8 x 16. It loads 16 samples per row of the stage, unpacks each
-// once (pack.cuh) and adds it to the sums of all rows that it is a tap of, in the order
-// that defines real filters. Coefficients are in uniform registers, as operands of the
-// multiply-add.
+// once (pack.cuh) and keeps them for all rows of results that they are taps of. Coefficients are in
+// uniform registers, as operands of the multiply-add.
 //
 // Limited by instructions: 30.8 per sample at 5 x 5 (real, 8 bits), 25 of them taps; with every
 // issue slot filled that would be 0.49 of the speed of a copy. kernels/README.md has the figures.
@@ -22,7 +21,7 @@ template <int SIDE, typename Sample>
 constexpr int lane_rows = SIDE == 5 && sizeof(Sample) == 1 ? 16 : 8;
 
 // Turns of the loop over a microtile that are unrolled. From 5 x 5 on all of them would not fit
-// into the instruction cache: one turn is 800 multiply-adds, in total 16 KB.
+// into the instruction cache: one turn is 1000 multiply-adds, in total 16 KB.
 template <int SIDE> constexpr int unrolled_turns = SIDE < 5 ? 8 : 1;
 
 template <int SIDE, typename Sample_> struct tma_traits : tile_traits {
@@ -163,21 +162,6 @@ load_registers(const struct tma_filter<SIDE> &f) {
     return registers;
 }
 
-// Adds a row of taps to the sums of a row of samples.
-template <int SIDE, typename Sum>
-static __device__ inline void add_row(Sum (&sums)[COLUMNS], int tap_row, const operand<Sum> *line,
-                                      const struct tma_registers<SIDE> &f)
-{
-#pragma unroll
-    for (int k = 0; k < COLUMNS; k++) {
-        if (tap_row == 0)
-            start_sum(sums[k], f.rounding);
-#pragma unroll
-        for (int t = 0; t < SIDE; t++)
-            add_tap(sums[k], f.coef[tap_row * SIDE + t], line[4 - SIDE / 2 + k + t]);
-    }
-}
-
 template <bool EXACT, typename Sum, typename Packed4>
 static __device__ inline void round_row(Packed4 (&made)[2], const Sum (&sums)[COLUMNS],
                                         const struct rounding &r)
@@ -186,104 +170,57 @@ static __device__ inline void round_row(Packed4 (&made)[2], const Sum (&sums)[CO
     round_packed4<EXACT>(made[1], sums + 4, r);
 }
 
-// A turn of 3 x 3 or 5 x 5 taps: SIDE - 1 rows of the stage. Each row is first added to the sums
-// that the previous turn began, and completes one of them; then to new sums, and begins one in the
-// registers that became free. A sum is completed SIDE - 1 rows after it began, so every turn finds
-// its sums in the same registers and the loop has no moves. Turns of 2 or 4 rows divide a microtile
-// of 8 or 16 rows, turns of SIDE rows (filter_rotating) would not.
-//
-// The first turn completes nothing, the last one begins nothing. Rows are processed in pairs, and
-// the next pair is loaded before the arithmetic of the current one to hide the latency of shared
-// memory.
-template <int SIDE, typename Sample, typename Sum, bool EXACT>
-static __device__ inline void
-take_turn(bool finishes, bool begins, struct tma_microtile &m, packed4<Sample> (&next)[2][4],
-          Sum (&sums)[SIDE - 1][COLUMNS], const struct tma_registers<SIDE> &f)
-{
-    constexpr int ROWS = SIDE - 1;
-    packed4<Sample> made[ROWS][2];
-#pragma unroll
-    for (int row = 0; row < ROWS; row += 2) {
-        operand<Sum> lines[2][2 * COLUMNS];
-        unpack_line(lines[0], next[0]);
-        unpack_line(lines[1], next[1]);
-        if (row + 2 < ROWS || begins) { // there are more rows
-            load_line(next[0], m.from);
-            load_line(next[1], m.from + m.pitch);
-            m.from += 2 * m.pitch;
-        }
-        if (finishes) {
-#pragma unroll
-            for (int r = row; r < row + 2; r++) {
-#pragma unroll
-                for (int i = r; i < ROWS; i++)
-                    add_row<SIDE>(sums[i], r + ROWS - i, lines[r - row], f);
-                round_row<EXACT>(made[r], sums[r], f.rounding);
-            }
-            if (row + 2 == ROWS)
-                store_rows<Sample>(m, made);
-        }
-        if (begins) {
-#pragma unroll
-            for (int r = row; r < row + 2; r++)
-#pragma unroll
-                for (int i = 0; i <= r; i++)
-                    add_row<SIDE>(sums[i], r - i, lines[r - row], f);
-        }
-    }
-}
-
-template <int SIDE, typename Sample, typename Sum, bool EXACT>
-static __device__ inline void filter_turns(struct tma_microtile &m,
-                                           const struct tma_registers<SIDE> &f)
-{
-    constexpr int ROWS = lane_rows<SIDE, Sample>, TURNS = ROWS / (SIDE - 1);
-    static_assert(TURNS * (SIDE - 1) == ROWS, "turns divide the rows");
-    packed4<Sample> next[2][4];
-    load_line(next[0], m.from);
-    load_line(next[1], m.from + m.pitch);
-    m.from += 2 * m.pitch;
-    Sum sums[SIDE - 1][COLUMNS];
-#pragma unroll(unrolled_turns <SIDE>)
-    for (int turn = 0; turn <= TURNS; turn++)
-        take_turn<SIDE, Sample, Sum, EXACT>(turn > 0, turn < TURNS, m, next, sums, f);
-}
-
-// 7 x 7 taps: 8 rows read 14 rows of the stage, which are two turns of 7. There are sums of SIDE
-// rows, whose registers rotate once per turn.
-template <int SIDE, typename Sample, typename Sum, bool EXACT>
+// The SIDE rows of the stage that a result needs stay in registers, which rotate once per turn of
+// SIDE rows: 8 rows of 7 x 7 taps read 14 rows, two turns, 16 of 5 x 5 taps four. The next row is
+// loaded before the arithmetic of the current one to hide the latency of shared memory. PAIRS: the
+// filter is symmetric, and samples that trade places are added first.
+template <int SIDE, typename Sample, typename Sum, bool EXACT, bool PAIRS>
 static __device__ inline void filter_rotating(struct tma_microtile &m,
                                               const struct tma_registers<SIDE> &f)
 {
-    constexpr int ROWS = lane_rows<SIDE, Sample>, LINES = ROWS + SIDE - 1;
-    static_assert(LINES % SIDE == 0, "turns divide the rows");
+    constexpr int LINES = lane_rows<SIDE, Sample> + SIDE - 1;
     packed4<Sample> next[4];
     load_line(next, m.from);
     m.from += m.pitch;
-    Sum sums[SIDE][COLUMNS]; // of the rows that the next row of the stage is a tap of
+    operand<Sum> lines[SIDE][2 * COLUMNS];
 #pragma unroll(unrolled_turns <SIDE>)
     for (int first = 0; first < LINES; first += SIDE) {
 #pragma unroll
         for (int s = 0; s < SIDE; s++) {
-            operand<Sum> line[2 * COLUMNS];
-            unpack_line(line, next);
+            if (first + s == LINES)
+                break;
+            unpack_line(lines[s], next);
             if (first + s + 1 < LINES)
                 load_line(next, m.from);
             m.from += m.pitch;
-#pragma unroll
-            for (int j = SIDE - 1; j >= 0; j--) // the row that this one completes comes first
-                if (first + s >= j && first + s < j + ROWS)
-                    add_row<SIDE>(sums[(s - j + SIDE) % SIDE], j, line, f);
             if (first + s < SIDE - 1)
                 continue;
+            // The samples under tap (i, j) of the eight results.
+            auto at = [&](int i, int j) { return lines[(s + 1 + j) % SIDE] + 4 - SIDE / 2 + i; };
+            Sum sums[COLUMNS];
+#pragma unroll
+            for (int a = 0; a < SIDE; a++) // a row, or a diagonal
+#pragma unroll
+                for (int k = 0; k < COLUMNS; k++) {
+                    if (a == 0)
+                        start_sum(sums[k], f.rounding);
+#pragma unroll
+                    for (int b = 0; b < (PAIRS ? SIDE - a : SIDE); b++)
+                        if (PAIRS && a > 0)
+                            add_tap(sums[k], f.coef[b * SIDE + a + b],
+                                    at(a + b, b)[k] + at(b, a + b)[k]);
+                        else
+                            add_tap(sums[k], f.coef[(PAIRS ? b : a) * SIDE + b],
+                                    at(b, PAIRS ? b : a)[k]);
+                }
             packed4<Sample> made[1][2];
-            round_row<EXACT>(made[0], sums[(s + 1) % SIDE], f.rounding);
+            round_row<EXACT>(made[0], sums, f.rounding);
             store_rows<Sample>(m, made);
         }
     }
 }
 
-template <int SIDE, typename Sample, typename Sum, bool EXACT>
+template <int SIDE, typename Sample, typename Sum, bool EXACT, bool PAIRS>
 static __device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
                                                int microtile, const struct tma_registers<SIDE> &f)
 {
@@ -301,17 +238,15 @@ static __device__ inline void filter_microtile(const struct work_tile &tile, con
     m.bytes = min(tile.stored - x, SEGMENT);
     m.rows = exists ? min(tile.rows - y, ROWS) : 0;
     m.whole = m.bytes == SEGMENT && tile.aligned;
-    if constexpr (SIDE < 7)
-        filter_turns<SIDE, Sample, Sum, EXACT>(m, f);
-    else
-        filter_rotating<SIDE, Sample, Sum, EXACT>(m, f);
+    filter_rotating<SIDE, Sample, Sum, EXACT, PAIRS>(m, f);
 }
 
 #endif
 
 // Blocks of 20 warps (up to 5 x 5) or 16; a lane of a consumer warp filters one microtile at a
 // time. EXACT: the filter is exact, so float sums are divided; real filters need no division.
-template <int SIDE, typename Sample, typename Sum, bool EXACT>
+// PAIRS: it is symmetric.
+template <int SIDE, typename Sample, typename Sum, bool EXACT, bool PAIRS>
 static __global__ void __launch_bounds__(block_threads<tma_traits<SIDE, Sample>>, 1)
     tma(const __grid_constant__ struct tma_filter<SIDE> f)
 {
@@ -320,25 +255,26 @@ static __global__ void __launch_bounds__(block_threads<tma_traits<SIDE, Sample>>
     auto prepare = [](struct tma_pipeline *) {};
     tma_pipeline_main<Traits>(f.schedule, prepare, [&](struct tma_pipeline *pipeline) {
         struct tma_registers<SIDE> registers = load_registers(f);
-        consume_tiles<Traits>(
-            pipeline, f.schedule,
-            [&](const struct work_tile &tile, const uint8_t *samples, int job) {
-                int microtile = job * Traits::WARP_MICROTILES + (int)(threadIdx.x % WARP);
-                filter_microtile<SIDE, Sample, Sum, EXACT>(tile, samples, microtile, registers);
-            });
+        consume_tiles<Traits>(pipeline, f.schedule,
+                              [&](const struct work_tile &tile, const uint8_t *samples, int job) {
+                                  int microtile =
+                                      job * Traits::WARP_MICROTILES + (int)(threadIdx.x % WARP);
+                                  filter_microtile<SIDE, Sample, Sum, EXACT, PAIRS>(
+                                      tile, samples, microtile, registers);
+                              });
     });
 #endif
 }
 
 // --- host ----------------------------------------------------------------------------------------
 
-template <int SIDE, typename Sample, typename Sum, bool EXACT>
+template <int SIDE, typename Sample, typename Sum, bool EXACT, bool PAIRS = false>
 static void choose_kernel(struct kernel_constants<struct tma_filter<SIDE>> *constants)
 {
     struct tma_filter<SIDE> &f = constants->filter;
     if (std::is_same<Sum, float>::value)
         scale_filter<Sample>(f.coef, SIDE * SIDE, &f.rounding);
-    constants->kernel = tma<SIDE, Sample, Sum, EXACT>;
+    constants->kernel = tma<SIDE, Sample, Sum, EXACT, PAIRS>;
     constants->launch = tma_pipeline_run<tma_traits<SIDE, Sample>, struct tma_filter<SIDE>>;
 }
 
@@ -356,6 +292,8 @@ static void plan_sample(const struct conv_stencil *stencil, struct conv_stencil_
         choose_kernel<SIDE, Sample, int32_t, true>(constants);
     else if (stencil->exact)
         choose_kernel<SIDE, Sample, float, true>(constants);
+    else if (stencil->symmetric)
+        choose_kernel<SIDE, Sample, float, false, true>(constants);
     else
         choose_kernel<SIDE, Sample, float, false>(constants);
 }
@@ -387,6 +325,6 @@ static bool can_tma(const struct conv_stencil *stencil)
            conv_cuda_rounding(&rounding, stencil) != SUM_INT64 && fits_scaled(stencil);
 }
 
-CONV_CUDA_VARIANT(tma, 90, "samples through the bulk copy engine, sums in registers", can_tma,
-                  score_always<50>, plan_tma, run_planned, tile_traits::TILE_WIDTH,
-                  tile_traits::TILE_HEIGHT);
+CONV_CUDA_VARIANT_OF(SYMMETRIC, tma, 90, "samples through the bulk copy engine, sums in registers",
+                     can_tma, score_always<50>, plan_tma, run_planned, tile_traits::TILE_WIDTH,
+                     tile_traits::TILE_HEIGHT);
