@@ -85,7 +85,6 @@ enum conv_status conv_run_images(const struct conv_options *options, struct conv
         .dry_run = options->outputs.dry_run,
         .no_save = options->outputs.no_save || !(sink || (layer && layer->collect)),
         .fail_fast = options->outputs.fail_fast || options->outputs.on_error == CONV_ON_ERROR_STOP,
-        .copy_failed = options->outputs.on_error == CONV_ON_ERROR_COPY,
         .trace = trace,
         .stop = stop,
         .left_threads = layer ? NULL : &device->left_threads,

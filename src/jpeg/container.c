@@ -25,7 +25,6 @@ bool conv_marker_next(struct conv_marker *marker, const uint8_t *file, size_t si
     size_t from = *at;
     if (from >= size || file[from] != 0xFF)
         return false;
-    marker->at = from;
     while (from < size && file[from] == 0xFF)
         from++;
     if (from == size || file[from] == 0)

@@ -112,7 +112,6 @@ enum {
 // A marker with its segment. SOI, EOI, TEM and RST have none: their length is 0.
 struct conv_marker {
     int code;            // its second byte
-    size_t at;           // of its 0xFF
     const uint8_t *data; // after the length
     size_t length;       // of the data
 };

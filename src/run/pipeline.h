@@ -89,9 +89,7 @@ struct conv_pipeline_config {
     bool no_save; // the sink is asked about outputs, but nothing is written
 
     // --- the run
-    bool fail_fast; // the first image that fails sets *stop
-    // Members of archives that fail are copied to the output as they are. The sink has an order.
-    bool copy_failed;
+    bool fail_fast;           // the first image that fails sets *stop
     struct conv_trace *trace; // gets a track for each worker and three for each stream; may be NULL
     // Non-zero: no new image is begun. Positive: those in flight are cancelled, too, unless they
     // are finished within a moment. The run itself sets -1. Must not be NULL.

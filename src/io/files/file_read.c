@@ -239,7 +239,6 @@ enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
     struct conv_input input = {0};
     struct conv_file *file = &reader->file;
     enum conv_status status = conv_file_read(&how, item, &input, file, &reader->format, err);
-    reader->info = input.info;
     if (status)
         return status;
     return conv_image_reader_probe(reader->format, file->bytes, file->size, reader->pixel_limit,

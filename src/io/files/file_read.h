@@ -57,7 +57,6 @@ struct conv_image_reader {
 
     // After a successful read, and until the next one.
     struct conv_file file;
-    struct stat info; // its identity
     const struct conv_format *format;
     struct conv_image_header header;
 

@@ -37,7 +37,6 @@ bool conv_jpeg_decode(struct conv_buffer *scratch, const uint8_t *data, size_t s
 
 // The functions for one instruction set. Arrays do not overlap; n > 0.
 struct conv_jpeg_rows {
-    const char *name;
     unsigned needs; // CONV_CPU_* bits
 
     // The inverse DCT of two blocks, row by row, to 8 rows of 16 samples. Coefficients are

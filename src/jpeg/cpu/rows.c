@@ -115,7 +115,6 @@ static void halve_both(uint8_t *restrict dst, const uint8_t *restrict upper,
 }
 
 const struct conv_jpeg_rows conv_jpeg_rows_plain = {
-    .name = "plain",
     .idct = idct,
     .to_rgb = to_rgb,
     .to_ycc = to_ycc,

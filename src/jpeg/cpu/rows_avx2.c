@@ -339,7 +339,6 @@ AVX2 static void halve_both(uint8_t *dst, const uint8_t *upper, const uint8_t *l
 }
 
 const struct conv_jpeg_rows conv_jpeg_rows_avx2 = {
-    .name = "avx2",
     .needs = CONV_CPU_AVX2,
     .idct = idct,
     .to_rgb = to_rgb,
