@@ -157,7 +157,6 @@ void conv_tasks_run(struct conv_scheduler *s, struct conv_worker *worker, struct
     struct hold hold;
     enum conv_status status = take_hold(s, worker, job, &hold);
     if (!status) {
-        conv_job_move(job, CONV_JOB_WHOLE);
         job->slot = hold.slot;
         conv_worker_take(worker, job, false);
         worker->reserved = hold.reserved;

@@ -249,7 +249,6 @@ bool conv_groups_place(struct conv_scheduler *s, struct conv_job *job, bool devi
         return false;
     if (slot->group.decoded && slot->longest < length_of(job))
         slot->longest = length_of(job);
-    conv_job_move(job, CONV_JOB_DECODING);
     job->slot = slot;
     slot->touched_at = conv_clock_ns();
     slot->decoding++;

@@ -58,22 +58,12 @@ static inline bool conv_phase_leave(atomic_int *phase)
 
 // --- a job ---------------------------------------------------------------------------------------
 
-enum conv_job_state {
-    CONV_JOB_FREE,      // to be reused; only its metadata buffer has a defined value
-    CONV_JOB_FOUND,     // in the source
-    CONV_JOB_ANNOUNCED, // the system fetches its file
-    CONV_JOB_READING,   // its file is being read, or has been
-    CONV_JOB_PARKED,    // read; waits for staging memory
-    CONV_JOB_DECODING,  // has its place in a group, or has its stream copied there
-    CONV_JOB_DECODED,   // waits for its group to be run, or is run with it
-    CONV_JOB_UNDECODED, // the device could not decode it; as ANNOUNCED
-    CONV_JOB_FILTERED,  // waits for a worker
-    CONV_JOB_ENCODING,  // is encoded and written
-    CONV_JOB_WHOLE,     // is decoded, filtered, encoded and written by one worker
-};
-
+// An image of the run: found in the source, announced (the system fetches its file), and read. Then
+// one worker does all the rest, or the image is decoded into a group, if need be after waiting for
+// staging memory (parked), is filtered with it, and waits for a worker to encode it. What a device
+// could not decode is read again. A free job is to be used again; only its metadata buffer has a
+// defined value.
 struct conv_job {
-    enum conv_job_state state; // changed by conv_job_move only
     struct conv_item item;     // from the source
     struct conv_output output; // where the sink puts it
     struct conv_err err;       // why it failed
@@ -104,12 +94,6 @@ struct conv_job {
     struct conv_job *next;           // in the one list it is in
     struct conv_job *before, *after; // in conv_jobs.in_line
 };
-
-// True for the transitions above, and from every state but FREE to FREE.
-bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to);
-
-// Asserts that the transition is allowed.
-void conv_job_move(struct conv_job *job, enum conv_job_state state);
 
 // --- lists of jobs -------------------------------------------------------------------------------
 

@@ -1,37 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "run/scheduler.h"
 
-#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "run/stages.h"
-
-#define TO(state) (1u << CONV_JOB_##state)
-
-bool conv_job_may_move(enum conv_job_state from, enum conv_job_state to)
-{
-    static const unsigned next[] = {
-        [CONV_JOB_FREE] = TO(FOUND),
-        [CONV_JOB_FOUND] = TO(ANNOUNCED),
-        [CONV_JOB_ANNOUNCED] = TO(READING),
-        [CONV_JOB_READING] = TO(DECODING) | TO(PARKED) | TO(WHOLE),
-        [CONV_JOB_PARKED] = TO(DECODING),
-        [CONV_JOB_DECODING] = TO(DECODED) | TO(PARKED),
-        [CONV_JOB_DECODED] = TO(FILTERED) | TO(UNDECODED),
-        [CONV_JOB_UNDECODED] = TO(READING),
-        [CONV_JOB_FILTERED] = TO(ENCODING),
-        [CONV_JOB_ENCODING] = 0,
-        [CONV_JOB_WHOLE] = 0,
-    };
-    return to == CONV_JOB_FREE ? from != CONV_JOB_FREE : next[from] >> to & 1;
-}
-
-void conv_job_move(struct conv_job *job, enum conv_job_state state)
-{
-    assert(conv_job_may_move(job->state, state));
-    job->state = state;
-}
 
 // --- lists of jobs -------------------------------------------------------------------------------
 
@@ -189,7 +162,6 @@ struct conv_job *conv_jobs_new(struct conv_scheduler *s)
     job->format = job->output_format = NULL;
     job->output.path[0] = '\0';
     job->decode_on = CONV_CODER_AUTO;
-    conv_job_move(job, CONV_JOB_FOUND);
     return job;
 }
 
@@ -243,7 +215,6 @@ void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 
 void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
 {
-    conv_job_move(job, CONV_JOB_UNDECODED);
     job->decode_on = CONV_CODER_CPU;
     conv_job_insert(&s->jobs.announced, job);
     pthread_cond_signal(&s->wake.workers);
@@ -251,7 +222,6 @@ void conv_jobs_read_again(struct conv_scheduler *s, struct conv_job *job)
 
 void conv_jobs_put_away(struct conv_scheduler *s, struct conv_job *job)
 {
-    conv_job_move(job, CONV_JOB_FREE);
     conv_jobs_leave_line(s, job);
     conv_item_release(&job->item);
     job->next = s->jobs.free;

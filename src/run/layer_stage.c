@@ -403,7 +403,6 @@ void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
     if (!status && is_large)
         status = reserve(s, worker, job, bytes, &reserved);
     if (!status) {
-        conv_job_move(job, CONV_JOB_WHOLE);
         conv_worker_take(worker, job, false);
         conv_lock_release(&s->lock);
         status = run_stages(s, worker, job, &plan);

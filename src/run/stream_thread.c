@@ -336,7 +336,6 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
             conv_groups_leave(s, job);
             conv_jobs_read_again(s, job);
         } else {
-            conv_job_move(job, CONV_JOB_FILTERED);
             job->next = NULL;
             *end = job;
             end = &job->next;

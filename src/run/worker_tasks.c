@@ -248,7 +248,6 @@ static bool announce_next(struct conv_scheduler *s, struct conv_worker *worker) 
         conv_jobs_finish(s, job, status);
         return true;
     }
-    conv_job_move(job, CONV_JOB_ANNOUNCED);
     conv_job_insert(&s->jobs.announced, job);
     return true;
 }
@@ -271,7 +270,6 @@ static bool drop_waiting(struct conv_scheduler *s, bool stopping) CONV_NEEDS(s->
 static void copy(struct conv_scheduler *s, struct conv_worker *worker, struct conv_job *job)
     CONV_NEEDS(s->lock)
 {
-    conv_job_move(job, CONV_JOB_READING);
     conv_lock_release(&s->lock);
     job->track = worker->track;
     enum conv_status status = conv_stages_copy(s->config, worker->index, job);
@@ -306,7 +304,6 @@ static void end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv
     if (!status && !slot->group.decoded)
         conv_groups_note_decoded(s, job);
     if (!status && !on_cpu) {
-        conv_job_move(job, CONV_JOB_DECODED);
         conv_jobs_drop_file(s, job);
         job->next = slot->jobs;
         slot->jobs = job;
@@ -315,7 +312,6 @@ static void end_decode(struct conv_scheduler *s, struct conv_job *job, enum conv
         slot->unfinished--;
     }
     if (on_cpu) {
-        conv_job_move(job, CONV_JOB_PARKED);
         job->decode_on = CONV_CODER_CPU;
         conv_job_push(&s->jobs.parked, job);
         pthread_cond_signal(&s->wake.workers);
@@ -390,7 +386,6 @@ static bool place(struct conv_scheduler *s, struct conv_job *job, bool device_on
         conv_jobs_finish(s, job, status);
         return false;
     }
-    conv_job_move(job, CONV_JOB_PARKED);
     conv_job_push(&s->jobs.parked, job);
     if (device_only)
         pthread_cond_signal(&s->wake.workers);
@@ -424,7 +419,6 @@ static int take_announced(struct conv_scheduler *s, struct conv_job *jobs[MOST_S
 static enum conv_status read_file(struct conv_scheduler *s, struct conv_worker *worker,
                                   struct conv_job *job) CONV_TAKES(s->lock)
 {
-    conv_job_move(job, CONV_JOB_READING);
     job->track = worker->track;
     if (!job->file)
         return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
@@ -512,7 +506,6 @@ static int take_filtered(struct conv_scheduler *s, struct conv_job *jobs[MOST_SM
     while (count < most && (job = s->jobs.to_encode.first) &&
            (count == 0 || (is_small_result(jobs[0]) && is_small_result(job)))) {
         conv_job_pop(&s->jobs.to_encode);
-        conv_job_move(job, CONV_JOB_ENCODING);
         jobs[count++] = job;
     }
     if (count > 0)
