@@ -82,32 +82,22 @@ static __global__ void __launch_bounds__(BLOCK_WIDTH *BLOCK_HEIGHT)
     }
 }
 
-template <enum conv_alpha_step STEP>
-static enum conv_status launch_scale(bool before, const struct conv_stencil_plane *d_planes,
-                                     int count, int depth, void *stream)
-{
-    int blocks = ALPHA_BLOCKS / min(count, MOST_PLANES);
-    dim3 grid((unsigned)count, (unsigned)max(blocks, 1)), block(BLOCK_WIDTH, BLOCK_HEIGHT);
-    auto *kernel = depth == 16 ? scale_alpha<uint16_t, STEP> : scale_alpha<uint8_t, STEP>;
-    kernel<<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, before);
-    return launch_status();
-}
-
 enum conv_status conv_cuda_alpha_run(enum conv_alpha_step step, bool before,
                                      const struct conv_stencil_plane *d_planes, int count,
                                      int depth, void *stream)
 {
-    switch (step) {
-    case CONV_ALPHA_NOTHING:
-        break;
-    case CONV_ALPHA_MULTIPLY:
-        return launch_scale<CONV_ALPHA_MULTIPLY>(before, d_planes, count, depth, stream);
-    case CONV_ALPHA_DIVIDE:
-        return launch_scale<CONV_ALPHA_DIVIDE>(before, d_planes, count, depth, stream);
-    case CONV_ALPHA_RENEW:
-        return launch_scale<CONV_ALPHA_RENEW>(before, d_planes, count, depth, stream);
-    case CONV_ALPHA_RESTORE:
-        return launch_scale<CONV_ALPHA_RESTORE>(before, d_planes, count, depth, stream);
-    }
-    return CONV_OK;
+    static void (*const kernels[][2])(const struct conv_stencil_plane *, bool) = {
+        {NULL, NULL}, // CONV_ALPHA_NOTHING
+        {scale_alpha<uint8_t, CONV_ALPHA_MULTIPLY>, scale_alpha<uint16_t, CONV_ALPHA_MULTIPLY>},
+        {scale_alpha<uint8_t, CONV_ALPHA_DIVIDE>, scale_alpha<uint16_t, CONV_ALPHA_DIVIDE>},
+        {scale_alpha<uint8_t, CONV_ALPHA_RENEW>, scale_alpha<uint16_t, CONV_ALPHA_RENEW>},
+        {scale_alpha<uint8_t, CONV_ALPHA_RESTORE>, scale_alpha<uint16_t, CONV_ALPHA_RESTORE>},
+    };
+    auto *kernel = kernels[step][depth == 16];
+    int blocks = ALPHA_BLOCKS / min(count, MOST_PLANES);
+    dim3 grid((unsigned)count, (unsigned)max(blocks, 1)), block(BLOCK_WIDTH, BLOCK_HEIGHT);
+    if (!kernel)
+        return CONV_OK;
+    kernel<<<grid, block, 0, (cudaStream_t)stream>>>(d_planes, before);
+    return launch_status();
 }

@@ -230,10 +230,7 @@ static void start(void (*kernel)(struct decimated_filter), int threads, int64_t 
     // A processor has to be idle to divide its memory in another way.
     (void)cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared);
-    if (early)
-        launch_early(kernel, blocks, (uint32_t)threads, shared, stream, *f);
-    else
-        kernel<<<blocks, threads, shared, stream>>>(*f);
+    launch_early(kernel, blocks, (uint32_t)threads, shared, early, stream, *f);
 }
 
 // Columns of a plane's coarse samples that blocks or warps reduce or filter, and their rows.
@@ -380,43 +377,44 @@ static enum conv_status reduce_integers(const struct conv_stencil_plan *plan,
     return CONV_OK;
 }
 
-// Up to MOST_BLOCKS planes.
-static enum conv_status launch(const struct conv_stencil_plan *plan,
-                               const struct conv_stencil_plane *planes, int count,
-                               struct decimated_filter *f, cudaStream_t stream)
+static enum conv_status run_integers(const struct conv_stencil_plan *plan,
+                                     const struct conv_stencil_batch *batch)
 {
-    const auto *constants = constants_of<struct decimated_constants>(plan);
-    bool early = plan->cuda.major >= 9;
-    int64_t processors = plan->cuda.processors;
-    struct division filtered = divide_rows(f, planes, count, false, FILTER_WARPS,
-                                           processors * FILTER_BLOCKS, STRIP, STRIP);
-    f->filter_rows = (int32_t)filtered.part;
-    // Blocks that all run at the same time share the tiles of planes; of many planes they are more.
-    int64_t slots = processors * ENLARGING_BLOCKS(f->amount != 0);
-    int64_t enlarged = max(slots < 4 * count ? 4 * slots / count : slots / count, (int64_t)1);
-    if (reduce_integers(plan, planes, count, f, stream) != CONV_OK)
-        return CONV_ERR_DEVICE;
-    start(constants->filter_image, FILTER_WARPS * WARP, filtered.blocks, count, 0, early, f,
-          stream);
-    start(constants->enlarge, THREADS, enlarged, count, 0, early, f, stream);
-    return launch_status();
-}
-
-static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
-                                      const struct conv_stencil_batch *batch)
-{
-    if (plan->stencil->depth == 32)
-        return conv_cuda_decimated_floats_run(plan, batch);
     const auto *constants = constants_of<struct decimated_constants>(plan);
     struct decimated_filter f = constants->filter;
-    enum conv_status status = CONV_OK;
+    auto stream = (cudaStream_t)batch->cuda.stream;
+    bool early = plan->cuda.major >= 9;
+    int64_t processors = plan->cuda.processors, count = batch->count;
+    f.planes = batch->cuda.d_planes;
     f.scratch = (uint8_t *)batch->cuda.scratch;
     f.tables =
         (const struct decimated_tables *)plan->cuda.d_taps; // uploaded after the plan was made
+    struct division filtered = divide_rows(&f, batch->planes, batch->count, false, FILTER_WARPS,
+                                           processors * FILTER_BLOCKS, STRIP, STRIP);
+    f.filter_rows = (int32_t)filtered.part;
+    // Blocks that all run at the same time share the tiles of planes; of many planes they are more.
+    int64_t slots = processors * ENLARGING_BLOCKS(f.amount != 0);
+    int64_t enlarged = max(slots < 4 * count ? 4 * slots / count : slots / count, (int64_t)1);
+    if (reduce_integers(plan, batch->planes, batch->count, &f, stream) != CONV_OK)
+        return CONV_ERR_DEVICE;
+    start(constants->filter_image, FILTER_WARPS * WARP, filtered.blocks, batch->count, 0, early, &f,
+          stream);
+    start(constants->enlarge, THREADS, enlarged, batch->count, 0, early, &f, stream);
+    return launch_status();
+}
+
+// Up to MOST_BLOCKS planes at a time.
+static enum conv_status run_decimated(const struct conv_stencil_plan *plan,
+                                      const struct conv_stencil_batch *batch)
+{
+    auto *run = plan->stencil->depth == 32 ? conv_cuda_decimated_floats_run : run_integers;
+    struct conv_stencil_batch part = *batch;
+    enum conv_status status = CONV_OK;
     for (int p = 0; p < batch->count && !status; p += MOST_BLOCKS) {
-        f.planes = batch->cuda.d_planes + p;
-        status = launch(plan, batch->planes + p, min(MOST_BLOCKS, batch->count - p), &f,
-                        (cudaStream_t)batch->cuda.stream);
+        part.planes = batch->planes + p;
+        part.count = min(MOST_BLOCKS, batch->count - p);
+        part.cuda.d_planes = batch->cuda.d_planes + p;
+        status = run(plan, &part);
     }
     return status;
 }

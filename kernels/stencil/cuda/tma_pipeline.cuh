@@ -377,8 +377,8 @@ static enum conv_status tma_pipeline_launch(const struct conv_stencil_plan *plan
     if (plan_pipeline<Traits>(&f->schedule, plan, batch, (const void *)kernel,
                               constants->shared_bytes, &grid, &bytes))
         return CONV_ERR_DEVICE;
-    launch_early(kernel, dim3(grid), block_threads<Traits>, bytes, (cudaStream_t)batch->cuda.stream,
-                 *f);
+    launch_early(kernel, dim3(grid), block_threads<Traits>, bytes, true,
+                 (cudaStream_t)batch->cuda.stream, *f);
     return launch_status();
 }
 
