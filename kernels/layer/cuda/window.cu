@@ -105,16 +105,6 @@ static int choose_shape(const struct conv_layer *layer)
     return best;
 }
 
-static int at_least(int a, int least)
-{
-    return a < least ? least : a;
-}
-
-static int at_most(int a, int most)
-{
-    return a < most ? a : most;
-}
-
 // Weights of a kernel row.
 static int row_taps(const struct conv_layer *layer, const struct window_plan *c)
 {
@@ -140,8 +130,8 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     // Planes of few rows need long ones for all threads, of which there is room for some.
     int wide = s->kernel ? 0 : s->threads / out_height * unit_width;
     int room = MOST_CHUNK / 5 / conv_layer_reach_y(layer);
-    wide = at_least(at_least(MOST_COLUMNS, wide < room ? wide : room), step_x * unit_width);
-    most = at_most(most, wide);
+    wide = max(max(MOST_COLUMNS, wide < room ? wide : room), step_x * unit_width);
+    most = min(most, wide);
     int across = ceil_div(out_width, ceil_div(out_width, most));
     c->unit_columns = ceil_div(across, unit_width * step_x) * step_x;
     c->unit_rows = s->threads / c->unit_columns / step_y * step_y;
@@ -149,20 +139,20 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     int all_rows = ceil_div(out_height, unit_height * step_y);
     c->unit_rows = ceil_div(all_rows, ceil_div(all_rows, c->unit_rows / step_y)) * step_y;
     c->block_planes = c->unit_rows * unit_height >= out_height && across == out_width
-                          ? at_least(s->threads / (c->unit_columns * c->unit_rows), 1)
+                          ? max(s->threads / (c->unit_columns * c->unit_rows), 1)
                           : 1;
     // Planes of one group, whose weights are the same, and a warp of them.
     if (!s->kernel && shape->images > 0 && shape->images < c->block_planes)
         c->block_planes =
-            at_most(c->block_planes, (int)shape->images + 32 / (c->unit_columns * c->unit_rows));
+            min(c->block_planes, (int)shape->images + 32 / (c->unit_columns * c->unit_rows));
     c->in_columns =
         (c->unit_columns * unit_width - 1) * layer->stride_x + conv_layer_reach_x(layer);
     // Of padding, window_any copies what units read that meet the plane.
     if (!s->kernel) {
         int side = (WINDOW_COLUMNS - 1) * layer->stride_x;
-        int skipped = at_least(layer->pad_left / step_x - side, 0) / WINDOW_COLUMNS;
+        int skipped = max(layer->pad_left / step_x - side, 0) / WINDOW_COLUMNS;
         int meets = shape->width + layer->pad_left + (side - skipped * WINDOW_COLUMNS) * step_x;
-        c->in_columns = at_most(c->in_columns, meets);
+        c->in_columns = min(c->in_columns, meets);
     }
     // Pieces of four samples lie in a row or in the padding.
     c->piece =
@@ -172,9 +162,9 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     int skew = s->kernel ? 0 : c->in_columns / (WINDOW_COLUMNS * step_x) * step_x;
     c->pitch = s->kernel ? c->in_columns : (c->in_columns + skew) | 1; // lanes are rows
     int64_t channel;                                                   // bytes of samples
-    for (;; c->unit_rows = at_least(c->unit_rows / 2 / step_y, 1) * step_y) {
+    for (;; c->unit_rows = max(c->unit_rows / 2 / step_y, 1) * step_y) {
         c->in_rows = (c->unit_rows * unit_height - 1) * layer->stride_x + conv_layer_reach_y(layer);
-        c->in_rows = s->kernel ? c->in_rows : at_most(c->in_rows, shape->height);
+        c->in_rows = s->kernel ? c->in_rows : min(c->in_rows, shape->height);
         channel = (int64_t)c->in_rows * c->pitch * 4;
         if (channel <= MOST_CHUNK || c->unit_rows == step_y)
             break;
@@ -186,7 +176,7 @@ static bool choose_tile(const struct conv_layer *layer, const struct conv_layer_
     c->tiles_x = ceil_div(out_width, c->unit_columns * unit_width);
     c->tiles_y = ceil_div(out_height, c->unit_rows * unit_height);
     int channels = layer->channels / layer->groups;
-    c->chunk = channel * channels <= MOST_ALL ? channels : at_least((int)(MOST_CHUNK / channel), 1);
+    c->chunk = channel * channels <= MOST_ALL ? channels : max((int)(MOST_CHUNK / channel), 1);
     // Lanes that are planes, and then rows, read different banks.
     c->lane_planes = !s->kernel && layer->pad_top >= WINDOW_COLUMNS ? c->block_planes : 1;
     int64_t floats = (int64_t)c->in_rows * c->pitch * c->chunk;
@@ -248,17 +238,17 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
     if (p->units / p->block_planes % 8 && s->side < 7)
         p->plane_floats += (4 * p->columns - p->plane_floats) & 31;
     int floats = (p->block_planes - 1) * p->plane_floats + (rows - 1) * p->pitch +
-                 at_least(4 * p->columns, p->pitch) + depthwise_window(s->side, s->stride);
+                 max(4 * p->columns, p->pitch) + depthwise_window(s->side, s->stride);
     int outputs = p->block_planes * p->strips * s->rows * conv_layer_out_width(layer, shape->width);
     p->samples = ceil_div(floats, 4) * 4;
     p->room = p->samples + p->block_planes * p->quads * 4;
     c->bytes = (p->room * 2 + (p->direct ? 0 : outputs + 4)) * 4;
     // Copying several planes takes long with few threads.
     int least = many_products(s) && p->block_planes == 1 ? 32 : 128;
-    c->threads = at_least(ceil_div(p->units, 32) * 32, least);
+    c->threads = max(ceil_div(p->units, 32) * 32, least);
     // As registers and shared memory allow, and multiprocessors can have.
-    int blocks = at_most(s->warps * 32 / c->threads, MOST_BLOCKS);
-    c->blocks = at_most(SHARED / (c->bytes + 1024), blocks);
+    int blocks = min(s->warps * 32 / c->threads, MOST_BLOCKS);
+    c->blocks = min(SHARED / (c->bytes + 1024), blocks);
 }
 
 // The cycles that all tiles take: those of the busiest multiprocessor's four schedulers and, for
