@@ -58,7 +58,8 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
     if (blocked->across) {
         double tile = columns / ceil(columns / outputs); // small ones wait for their weights
         tile *= 2 * tile <= outputs && rows > 1 ? 2 : 1;
-        taps *= tile < 0.55 * outputs ? 1.35 : tile < 0.7 * outputs ? 1.15 : 1;
+        taps *= tile < 0.55 * outputs ? 1.35 : tile < 0.7 * outputs ? 1.08 : 1;
+        taps *= blocked->packed_maps == lanes ? 1.2 : 1; // of a vector each: more loads
         // Transposing a vector costs as much as twelve taps.
         return (taps + 12) * blocked->packed_maps / lanes + copied / (rows * columns);
     }
@@ -69,7 +70,7 @@ static double cost(const struct conv_layer_blocked *blocked, const struct conv_l
     if (whole ? blocked->width % lanes != 0 : !blocked->adjoining && all <= 1)
         vectors *= 1.4;
     else if (!whole && !blocked->adjoining && all / ceil(all / most) < 2.5)
-        vectors *= 1.15;
+        vectors *= taps > 64 ? 1.08 : 1.15;
     return (vectors * taps * layer->maps / layer->groups + copied) / (rows * columns);
 }
 
