@@ -181,6 +181,7 @@ struct conv_image_header {
             size_t tile_bytes; // 0: strips
             uint32_t count;    // of strips or tiles
             uint16_t compression;
+            bool unknown; // the channel that counts as alpha does not say what it is
         } tiff;
     };
 };
@@ -196,6 +197,7 @@ struct conv_kept {
     bool luma_apart;       // `encode` can replace the luma alone: conv_metadata.source
     // Of TIFF.
     uint16_t compression;
+    bool unknown;
 };
 
 // Bytes of a file that are carried from input to output around the image data, in the encoding of

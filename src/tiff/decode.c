@@ -32,7 +32,7 @@
 struct layout {
     uint32_t width, height;
     uint16_t samples, bits, format, photometric, planar, compression;
-    bool alpha, associated;
+    bool alpha, associated, unknown;
     bool tiled;
     uint32_t tile_width, rows; // of a tile; of a tile or a strip
     size_t row_bytes;          // of one of `parts` in the band
@@ -148,6 +148,8 @@ static void read_tags(TIFF *tif, struct layout *layout)
         layout->photometric = UINT16_MAX;
     if (TIFFGetField(tif, TIFFTAG_EXTRASAMPLES, &extra_count, &extra) && extra_count == 1)
         layout->associated = extra[0] == EXTRASAMPLE_ASSOCALPHA;
+    layout->unknown =
+        !layout->associated && (extra_count != 1 || extra[0] == EXTRASAMPLE_UNSPECIFIED);
 }
 
 // libtiff takes indices without a palette for gray.
@@ -258,7 +260,8 @@ enum conv_status conv_tiff_probe(const uint8_t *data, size_t size, struct conv_i
         .tiff = {.band_bytes = layout.row_bytes * (size_t)layout.parts * (size_t)layout.band_rows,
                  .tile_bytes = layout.tile_bytes,
                  .count = layout.count,
-                 .compression = layout.compression},
+                 .compression = layout.compression,
+                 .unknown = layout.unknown},
     };
     conv_libtiff_close(&tiff);
     return status;

@@ -156,6 +156,7 @@ struct own {
     struct conv_codec codec;
     struct conv_libtiff writer; // of a file, open between its first and its last rows
     uint8_t head[CONV_TIFF_HEADER];
+    int extra; // what a fourth channel, or a second one, is
 };
 
 // --- encoding ------------------------------------------------------------------------------------
@@ -179,6 +180,7 @@ static void keep(const uint8_t *, size_t, const struct conv_image_header *header
                  struct conv_kept *kept)
 {
     kept->compression = header->tiff.compression;
+    kept->unknown = header->tiff.unknown;
 }
 
 static int strip_rows(const struct conv_image *shape)
@@ -257,16 +259,6 @@ static void describe(struct directory *directory, const struct conv_image *shape
         add_entry(directory, TIFFTAG_PREDICTOR, CONV_TIFF_SHORT, predicts);
 }
 
-// What libtiff has to know to compress strips.
-static void set_tags(TIFF *tif, const struct directory *directory, bool alpha)
-{
-    const uint16_t kind = EXTRASAMPLE_UNASSALPHA;
-    for (size_t i = 0; i < directory->count; i++)
-        TIFFSetField(tif, directory->entry[i].tag, (int)directory->value[i]);
-    if (alpha)
-        TIFFSetField(tif, TIFFTAG_EXTRASAMPLES, 1, &kind);
-}
-
 static bool write_strips(struct conv_codec *codec, struct conv_libtiff *tiff,
                          const struct conv_image *src, int from, int to)
 {
@@ -297,7 +289,7 @@ static bool end_file(struct conv_codec *codec, struct conv_libtiff *tiff,
     TIFFGetField(tiff->tif, TIFFTAG_STRIPOFFSETS, &offsets);
     TIFFGetField(tiff->tif, TIFFTAG_STRIPBYTECOUNTS, &sizes);
     if (src->channels % 2 == 0)
-        add_entry(directory, TIFFTAG_EXTRASAMPLES, CONV_TIFF_SHORT, EXTRASAMPLE_UNASSALPHA);
+        add_entry(directory, TIFFTAG_EXTRASAMPLES, CONV_TIFF_SHORT, ((struct own *)codec)->extra);
     for (size_t i = 0; i < directory->count; i++) { // one value per channel
         struct conv_tiff_entry *entry = &directory->entry[i];
         bool depth = entry->tag == TIFFTAG_BITSPERSAMPLE;
@@ -327,8 +319,8 @@ static enum conv_status write_rows(struct conv_codec *codec, const struct conv_i
     struct conv_libtiff *tiff = &((struct own *)codec)->writer;
     struct directory directory;
     describe(&directory, src, compression);
-    if (!tiff->failed && from == 0)
-        set_tags(tiff->tif, &directory, src->channels % 2 == 0);
+    for (size_t i = 0; !tiff->failed && from == 0 && i < directory.count; i++)
+        TIFFSetField(tiff->tif, directory.entry[i].tag, (int)directory.value[i]);
     if (tiff->failed || !write_strips(codec, tiff, src, from, to))
         return conv_format_write_failure(&tiff->fault, err);
     if (to == src->height && !end_file(codec, tiff, src, &directory, metadata))
@@ -345,6 +337,8 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     size_t strip = conv_interleave_bytes(src) * (size_t)strip_rows(src);
     size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
     struct conv_libtiff *tiff = &((struct own *)codec)->writer;
+    ((struct own *)codec)->extra =
+        metadata && metadata->kept.unknown ? EXTRASAMPLE_UNSPECIFIED : EXTRASAMPLE_UNASSALPHA;
     if (!conv_buffer_reserve(&codec->scratch, strip))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (from == 0) {
@@ -369,11 +363,10 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     if (status)
         return status;
     // The header states where the directory is, so the last part replaces it.
-    struct conv_encoded made = {.size = codec->file.size + codec->row.size};
-    made.part[2].data = codec->file.data;
-    made.part[2].size = codec->file.size;
-    made.part[3].data = codec->row.data;
-    made.part[3].size = codec->row.size;
+    struct conv_encoded made = {
+        .part =
+            {[2] = {codec->file.data, codec->file.size}, [3] = {codec->row.data, codec->row.size}},
+        .size = codec->file.size + codec->row.size};
     if (from == 0) {
         made.part[0].data = ((struct own *)codec)->head;
         made.part[0].size = CONV_TIFF_HEADER;

@@ -95,7 +95,7 @@ def test_colours_that_alpha_is_multiplied_into(box):
         files[dtype] = tiff.make(multiplied, extra=[1]), np.dstack([divided.astype(dtype), image[:, :, 3]])
     files["unspecified"] = tiff.make(image, extra=[0]), image
     files["missing"] = tiff.make(image, extra=[]), image
-    assert all(found[338] == [2] for found in check(files).values())
+    assert {name: found[338] for name, found in check(files).items()} == {"u1": [2], "u2": [2], "unspecified": [0], "missing": [0]}
 
 
 def test_large_strips_and_threads(box):
