@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Convolution layers beside other libraries as users call them: oneDNN and ONNX Runtime on a CPU, torch on a GPU."""
+import ctypes
 import os
 import re
 import time
@@ -7,17 +8,15 @@ import time
 from measure import Report, ask, optional, take_turns
 
 
-def size_of(channels, maps, height, width, rows, columns):
-    return f"{channels}→{maps}, {f'{height}²' if height == width else f'{height}×{width}'}, {rows}×{columns}"
+def parse(line):
+    """Channels, height, width, maps, rows and columns of the kernel of a layer of `conv bench layers --network`, and torch's options."""
+    channels, maps, height, width, rows, columns = map(int, re.match(r"(\d+)->(\d+), (\d+)x(\d+), (\d+)x(\d+)", line["layer"]).groups())
+    more = {key: tuple(map(int, value.split("x"))) if "x" in value else int(value)
+            for key, value in re.findall(r"(stride|padding|dilation|groups) ([0-9x]+)", line["layer"])}
+    return channels, height, width, maps, rows, columns, more
 
 
 # --- on a CPU ---------------------------------------------------------------------------------------------
-
-# Channels, maps, side of the kernel, height, width, images.
-SHAPES = [(1, 12, 5, 64, 64, 100), (1, 12, 5, 70, 70, 100), (1, 50, 5, 28, 28, 200), (12, 24, 5, 33, 33, 50),
-          (1, 6, 5, 28, 28, 500), (6, 16, 5, 12, 12, 500), (3, 64, 3, 224, 224, 2), (3, 64, 7, 224, 224, 2),
-          (64, 64, 3, 56, 56, 4), (256, 256, 3, 14, 14, 4), (1, 48, 49, 128, 128, 1)]
-
 
 def time_fastest(call, runs=21):
     """In microseconds."""
@@ -30,17 +29,19 @@ def time_fastest(call, runs=21):
     return min(times) * 1e6
 
 
-def time_torch(torch, x, w):
+def time_torch(torch, x, w, more):
     x, w, times = torch.from_numpy(x), torch.from_numpy(w), []
     with torch.no_grad():
         for layout in (torch.contiguous_format, torch.channels_last):
             a, b = x.to(memory_format=layout), w.to(memory_format=layout)
-            times.append(time_fastest(lambda: torch.nn.functional.conv2d(a, b)))
-    return min(times)
+            times.append(time_fastest(lambda: torch.nn.functional.conv2d(a, b, **more)))
+    return times
 
 
-def time_onnxruntime(onnx, onnxruntime, x, w):
-    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"])
+def time_onnxruntime(onnx, onnxruntime, x, w, more):
+    padding, stride, dilation = ((value, value) if isinstance(value, int) else value
+                                 for value in (more.get(key, one) for key, one in (("padding", 0), ("stride", 1), ("dilation", 1))))
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=2 * padding, strides=stride, dilations=dilation, group=more.get("groups", 1))
     graph = onnx.helper.make_graph(
         [node], "layer", [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, x.shape)],
         [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)], [onnx.numpy_helper.from_array(w, "w")])
@@ -55,49 +56,44 @@ def time_onnxruntime(onnx, onnxruntime, x, w):
     return time_fastest(lambda: session.run_with_iobinding(binding))
 
 
-def time_conv(options, channels, maps, side, height, width, images):
-    """Of the fastest variant: microseconds per image alone and with all threads, their number; the limit's TFLOP/s."""
-    table = ask([options.conv, "bench", "layers", "--device", "cpu", "--json", "--shape", f"{images}x{channels}x{height}x{width}", "--maps", str(maps),
-                 "--kernel", str(side), *(["--variant", options.variant] if options.variant else [])])[0]
-    rows = [row for row in table["rows"] if row["kind"] == "variant" and "skipped" not in row]
-    most = max(row["threads"] for row in rows)
-
-    def fastest(threads):
-        return min((row["ms_min"] * 1e3 / row["images"], row["name"]) for row in rows if row["threads"] == threads)
-    return *fastest(1), fastest(most)[0], most, table["flops"] / images, table["cpu_fma_tflop_per_s"]
-
-
 def layers_cpu(parser):
-    """Layers on one CPU core, side by side with oneDNN (in torch) and ONNX Runtime on one thread, in microseconds per image:
-    the fastest of about 20 runs in each round and of all rounds, since other load only makes a run slower. torch runs in both
-    memory layouts, of which the better counts. conv's input and output are not in a cache, those of the libraries may be.
-    The limit is the time of the multiply-adds alone, in registers."""
-    parser.option("variant", help="this variant of conv (default: the fastest)")
-    parser.option("shapes", len(SHAPES), "the first N only")
+    """Layers of networks on one CPU core, beside oneDNN (in torch) and ONNX Runtime on one thread, in microseconds: the fastest of
+    about 20 runs in each round and of all rounds, since other load only makes a run slower. conv's input and output are not in a
+    cache, those of the libraries may be. The limit is the time of the multiply-adds alone, in registers."""
+    parser.option("networks", "resnet18,mobilenet_v2")
+    parser.option("batch", 1)
     os.environ["OMP_NUM_THREADS"] = "1"
     options = parser.read(rounds=3)
+    libc = ctypes.CDLL(None)
+    if not libc.mallopt(-4, 0) or not libc.mallopt(-1, (1 << 31) - 1):  # M_MMAP_MAX, M_TRIM_THRESHOLD: memory of torch's results is used again
+        print("malloc takes new pages for each of torch's results")
     numpy, torch, onnx, runtime = map(optional, ("numpy", "torch", "onnx", "onnxruntime"))
     if torch:
         torch.set_num_threads(1)
-    report = Report(options, "microseconds per image, the fastest of all rounds")
-    report.table("layer ", "limit", "conv", "variant ", "oneDNN (torch)", "ONNX Runtime", "conv is faster by", "all threads", "scaling")
+    report = Report(options, f"microseconds, {options.batch} images, the fastest of all rounds")
+    report.table("layer ", "limit", "conv", "oneDNN (torch)", "channels_last", "ONNX Runtime", "conv is faster by")
     rng = numpy.random.default_rng(1)
-    for shape in SHAPES[:options.shapes]:
-        channels, maps, side, height, width, images = shape
-        x = rng.standard_normal((images, channels, height, width), dtype=numpy.float32)
-        w = rng.standard_normal((maps, channels, side, side), dtype=numpy.float32)
-        ways = {"conv": lambda: time_conv(options, *shape)}
+    for network in options.networks.split(","):
+        command = [options.conv, "bench", "layers", "--device", "cpu", "--jobs", "1", "--network", network, "--batch-size", str(options.batch), "--json"]
+        runs = [ask(command)[:-1]]
+        layers = []
+        for line in runs[0]:
+            channels, height, width, maps, rows, columns, more = parse(line)
+            layers.append((rng.standard_normal((options.batch, channels, height, width), dtype=numpy.float32),
+                           rng.standard_normal((maps, channels // more.get("groups", 1), rows, columns), dtype=numpy.float32), more))
+        ways = {"conv": lambda: runs.append(ask(command)[:-1])}
         if torch:
-            ways["torch"] = lambda: time_torch(torch, x, w) / images
+            ways["torch"] = lambda: [time_torch(torch, *layer) for layer in layers]
         if onnx and runtime:
-            ways["onnx"] = lambda: time_onnxruntime(onnx, runtime, x, w) / images
+            ways["onnx"] = lambda: [time_onnxruntime(onnx, runtime, *layer) for layer in layers]
         times = take_turns(ways, options.rounds, 0)
-        alone, name = min(run[:2] for run in times["conv"].results)
-        together, threads = min(run[2] for run in times["conv"].results), times["conv"].results[0][3]
-        limit = times["conv"].results[0][4] / max(run[5] for run in times["conv"].results) / 1e6
-        peers = [min(times[key].results) if key in times else float("nan") for key in ("torch", "onnx")]
-        report.row(size_of(channels, maps, height, width, side, side), f"{limit:.1f}", f"{alone:.1f}", f"`{name}`", *(f"{peer:.1f}" for peer in peers),
-                   f"{min(peers) / alone:.2f}×", f"{together:.1f}", f"{alone / together / threads:.2f}", shape=shape, conv=alone, torch=peers[0], onnx=peers[1])
+        for at, line in enumerate(runs[0]):
+            ms = min(run[at]["ms"] for run in runs)
+            limit = min(run[at]["ms"] * run[at]["share_of_fma"] for run in runs)
+            peers = [min(column) for column in zip(*(run[at] for run in times["torch"].results))] if torch else [float("nan")] * 2
+            peers.append(min(run[at] for run in times["onnx"].results) if "onnx" in times else float("nan"))
+            report.row(f"{line['layer']} ({line['networks']})", *(f"{us:.0f}" for us in (1e3 * limit, 1e3 * ms, *peers)),
+                       f"{min(peers[0], peers[2]) / ms / 1e3:.2f}×", layer=line["layer"], conv=1e3 * ms, limit=1e3 * limit, peers=peers)
     report.finish()
 
 
@@ -135,10 +131,8 @@ def layers_gpu(parser):
     report.table("layer ", "conv, exact", *(f"torch, {name}" for name in SETTINGS))
     for network in options.networks.split(","):
         for line in ask([options.conv, "bench", "layers", "--device", "cuda", "--network", network, "--batch-size", str(options.batch), "--json"])[:-1]:
-            sizes = list(map(int, re.match(r"(\d+)->(\d+), (\d+)x(\d+), (\d+)x(\d+)", line["layer"]).groups()))
-            more = {key: tuple(map(int, value.split("x"))) if "x" in value else int(value)
-                    for key, value in re.findall(r"(stride|padding|dilation|groups) ([0-9x]+)", line["layer"])}
-            times = {name: time_torch_cuda(torch, name, options.batch, sizes[0], *sizes[2:4], sizes[1], *sizes[4:], more) for name in SETTINGS}
+            channels, height, width, maps, rows, columns, more = parse(line)
+            times = {name: time_torch_cuda(torch, name, options.batch, channels, height, width, maps, rows, columns, more) for name in SETTINGS}
             report.row(f"{line['layer']} ({line['networks']})", f"{line['ms']:.4f}", *(f"{ms:.4f}" for ms in times.values()), layer=line["layer"],
                        conv=line["ms"], **times)
     report.finish()
