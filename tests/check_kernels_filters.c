@@ -312,6 +312,9 @@ const char *check_random_filter(struct check_random *random, struct conv_filter 
         products(random, filter);
     if (kind == 12)
         related_rows(random, filter);
+    if ((kind == 0 || kind == 3) && check_random_below(random, 3) == 0) // as one that sharpens
+        filter->coef[filter->width * filter->height / 2] =
+            check_random_below(random, 60001) - 30000;
     random_scale(random, filter);
     if (kind == 8)
         undivided(random, filter);

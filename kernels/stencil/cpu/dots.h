@@ -166,15 +166,46 @@ ALWAYS_INLINE void start_block(dot_sums sum, uint32_t start, enum conv_cpu_sums 
                 sum[r][phase][v] = (vec_u32){0} + start;
 }
 
+// Adds the multiple of the samples at the block's position. keeps: a sum that is near its sample
+// times the divisor is replaced by that product (the threshold in stencil.h).
+ALWAYS_INLINE void add_samples(dot_sums sum, const struct conv_cpu_dot_job *job,
+                               const uint8_t *const samples[2], bool keeps)
+{
+    vec_u32 coef = (vec_u32){0} + (uint32_t)job->plan.sample;
+    vec_u32 divisor = (vec_u32){0} + (uint32_t)job->rounding.divisor;
+    vec_i32 below = (vec_i32){0} + job->keep_below;
+    uint32_t start = job->rounding.start - (job->plan.separable ? 0 : job->plan.lift);
+    for (int r = 0; r < 2; r++)
+        for (int v = 0; v < DOT_VECTORS(CONV_CPU_QUADS); v++) {
+            vec_u32 four = (vec_u32)load_u8(samples[r] + v * VECTOR);
+            for (int phase = 0; phase < DOT_PHASES(CONV_CPU_QUADS); phase++) {
+                vec_u32 sample = four >> 8 * phase & 0xff;
+                vec_u32 all = sum[r][phase][v] + sample * coef;
+                if (keeps) {
+                    vec_u32 kept = sample * divisor + start;
+                    vec_i32 more = (vec_i32)(all - kept);
+                    vec_u32 near = (vec_u32)((more < below) & (more > -below));
+                    all = (kept & near) | (all & ~near);
+                }
+                sum[r][phase][v] = all;
+            }
+        }
+}
+
 // DOT_BLOCK bytes at byte x of two output rows, straight from the lines.
+// `samples`: the image's samples at the same position; read only if plan.sample is not 0, which
+// `sample` repeats.
 ALWAYS_INLINE void filter_dot_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
-                                    size_t x, bool narrow, enum conv_cpu_sums sums)
+                                    const uint8_t *const samples[2], size_t x, bool narrow,
+                                    bool sample, bool keeps, enum conv_cpu_sums sums)
 {
     dot_sums sum;
     start_block(sum, job->rounding.start, sums);
     add_taps(sum, job->taps, x, 0, job->upper_end, 0, 0, sums);
     add_taps(sum, job->taps, x, job->upper_end, job->both_end, 0, 1, sums);
     add_taps(sum, job->taps, x, job->both_end, job->tap_count, 1, 1, sums);
+    if (sample)
+        add_samples(sum, job, samples, keeps);
     finish_block(out, sum, job, narrow, sums);
 }
 
@@ -224,33 +255,7 @@ ALWAYS_INLINE void add_line(dot_sums sum, const struct conv_cpu_dot_job *job, si
                                tap->coefs[r], plain, narrow);
 }
 
-// Adds the multiple of the samples at the block's position. keeps: a sum that is near its sample
-// times the divisor is replaced by that product (the threshold in stencil.h).
-ALWAYS_INLINE void add_samples(dot_sums sum, const struct conv_cpu_dot_job *job,
-                               const uint8_t *const samples[2], bool keeps)
-{
-    vec_u32 coef = (vec_u32){0} + (uint32_t)job->plan.sample;
-    vec_u32 divisor = (vec_u32){0} + (uint32_t)job->rounding.divisor;
-    vec_i32 below = (vec_i32){0} + job->keep_below;
-    for (int r = 0; r < 2; r++)
-        for (int v = 0; v < DOT_VECTORS(CONV_CPU_QUADS); v++) {
-            vec_u32 four = (vec_u32)load_u8(samples[r] + v * VECTOR);
-            for (int phase = 0; phase < DOT_PHASES(CONV_CPU_QUADS); phase++) {
-                vec_u32 sample = four >> 8 * phase & 0xff;
-                vec_u32 all = sum[r][phase][v] + sample * coef;
-                if (keeps) {
-                    vec_u32 kept = sample * divisor + job->rounding.start;
-                    vec_i32 more = (vec_i32)(all - kept);
-                    vec_u32 near = (vec_u32)((more < below) & (more > -below));
-                    all = (kept & near) | (all & ~near);
-                }
-                sum[r][phase][v] = all;
-            }
-        }
-}
-
-// The second pass: DOT_BLOCK bytes at byte x of two output rows. `samples`: the image's samples at
-// the same position; read only if plan.sample is not 0, which `sample` repeats.
+// The second pass: DOT_BLOCK bytes at byte x of two output rows.
 ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
                                      const uint8_t *const samples[2], size_t x, bool plain,
                                      bool narrow, bool sample, bool keeps, enum conv_cpu_sums sums)
@@ -279,7 +284,7 @@ ALWAYS_INLINE void filter_pass_block(uint8_t *const out[2], const struct conv_cp
 struct dot_method {
     enum conv_cpu_sums sums;
     bool narrow, separable, plain;
-    bool sample, keeps; // of passes: a multiple of the sample is added; there is a threshold
+    bool sample, keeps; // of quads: a multiple of the sample is added; there is a threshold
 };
 
 ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot_job *job,
@@ -290,7 +295,8 @@ ALWAYS_INLINE void filter_block(uint8_t *const out[2], const struct conv_cpu_dot
         filter_pass_block(out, job, samples, x, method->plain, method->narrow, method->sample,
                           method->keeps, method->sums);
     else
-        filter_dot_block(out, job, x, method->narrow, method->sums);
+        filter_dot_block(out, job, samples, x, method->narrow, method->sample, method->keeps,
+                         method->sums);
 }
 
 // `bytes` of two output rows. The last block may be a part of one, from and to a buffer; as a case
@@ -338,6 +344,8 @@ DEFINE_METHOD(filter_pair_boxes, .sums = CONV_CPU_PAIRS, .narrow = true, .separa
               .plain = true)
 DEFINE_METHOD(filter_quads, .sums = CONV_CPU_QUADS)
 DEFINE_METHOD(filter_narrow_quads, .sums = CONV_CPU_QUADS, .narrow = true)
+DEFINE_METHOD(filter_sample_quads, .sums = CONV_CPU_QUADS, .sample = true)
+DEFINE_METHOD(filter_kept_quads, .sums = CONV_CPU_QUADS, .sample = true, .keeps = true)
 DEFINE_METHOD(filter_quad_passes, .sums = CONV_CPU_QUADS, .separable = true)
 DEFINE_METHOD(filter_quad_sample_passes, .sums = CONV_CPU_QUADS, .separable = true, .sample = true)
 DEFINE_METHOD(filter_quad_kept_passes, .sums = CONV_CPU_QUADS, .separable = true, .sample = true,
@@ -355,8 +363,10 @@ static filter_rows_fn choose_method(const struct conv_cpu_dot_job *job)
     case CONV_CPU_PAIRS:
         return !passes ? filter_pairs : job->plan.plain ? filter_pair_boxes : filter_pair_passes;
     case CONV_CPU_QUADS:
-        if (job->plan.sample)
+        if (job->plan.sample && passes)
             return job->stencil->keeps ? filter_quad_kept_passes : filter_quad_sample_passes;
+        if (job->plan.sample)
+            return job->stencil->keeps ? filter_kept_quads : filter_sample_quads;
         return passes ? filter_quad_passes : job->plan.narrow ? filter_narrow_quads : filter_quads;
     default:
         return passes ? filter_word_passes : filter_words;

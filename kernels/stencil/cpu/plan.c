@@ -146,7 +146,7 @@ static bool has_few_quads(const struct conv_cpu_plan *plan, const struct conv_st
 {
     if (plan->separable || (plan->quads == CONV_CPU_QUADS_SLOW && division_is_exact(stencil, 24)))
         return false;
-    int count = conv_cpu_quads_count(stencil);
+    int count = conv_cpu_quads_count(stencil, 0);
     return count <= CONV_CPU_MAX_TAPS && count < count_taps(stencil);
 }
 
@@ -169,7 +169,8 @@ static uint32_t sum_coefs(const int32_t *coefs, int count)
 static void plan_lift(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
 {
     uint32_t sum = plan->separable ? sum_coefs(plan->row, stencil->width)
-                                   : sum_coefs(stencil->icoef, stencil->width * stencil->height);
+                                   : sum_coefs(stencil->icoef, stencil->width * stencil->height) -
+                                         (uint32_t)plan->sample;
     if (plan->sums == CONV_CPU_WORDS)
         plan->lift = sum << 15;
     else if (plan->sums == CONV_CPU_QUADS && plan->quads == CONV_CPU_QUADS_SIGNED)
@@ -208,6 +209,29 @@ static bool plan_sample_passes(struct conv_cpu_plan *plan, const struct conv_ste
         plan->sample = 0;
         return false;
     }
+    plan->sums = CONV_CPU_QUADS;
+    plan_lift(plan, stencil);
+    return true;
+}
+
+// Chooses quads and a multiple of the sample, with or without a threshold, for a matrix with a
+// large coefficient at its centre, as sharpening filters have; true if chosen. A load costs as much
+// as a tap of floats, or two where a quad takes several instructions.
+static bool plan_sample_taps(struct conv_cpu_plan *plan, const struct conv_stencil *stencil)
+{
+    struct conv_cpu_rounding rounding;
+    int32_t centre = stencil->icoef[stencil->width * stencil->height / 2];
+    if (!stencil->exact || stencil->depth != 8 || stencil->floats || abs(centre) <= 254 ||
+        !conv_cpu_rounding_wide(&rounding, stencil) ||
+        (stencil->keeps ? sum_bound(stencil) + stencil->max * stencil->divisor > INT32_MAX
+                        : conv_cpu_rounding_narrow(&rounding, stencil)) ||
+        (pays_separable(stencil, plan->quads) && find_factors(plan, stencil)))
+        return false;
+    int count = conv_cpu_quads_count(stencil, centre);
+    if (count > CONV_CPU_MAX_TAPS ||
+        count * (plan->quads == CONV_CPU_QUADS_SLOW ? 2 : 1) >= count_taps(stencil))
+        return false;
+    plan->sample = centre;
     plan->sums = CONV_CPU_QUADS;
     plan_lift(plan, stencil);
     return true;
@@ -254,7 +278,7 @@ static void plan_sums(struct conv_cpu_plan *plan, const struct conv_stencil *ste
     if (stencil->magnitude)
         plan->sums =
             conv_stencil_smoothing(stencil, &outer, &inner) ? CONV_CPU_GRADIENT : CONV_CPU_NONE;
-    else if (plan_sample_passes(plan, stencil))
+    else if (plan_sample_passes(plan, stencil) || plan_sample_taps(plan, stencil))
         return;
     else if (stencil->keeps)
         plan->sums = sums_of_kept(stencil);

@@ -17,12 +17,15 @@ struct rest {
 struct matrix {
     const int32_t *coefs;
     int width, height;
+    int32_t sample; // left out of the coefficient at the centre
 };
 
 static int coef_at(const struct matrix *matrix, int column, int row)
 {
     bool inside = row >= 0 && row < matrix->height && column >= 0 && column < matrix->width;
-    return inside ? matrix->coefs[row * matrix->width + column] : 0;
+    bool centre = column == matrix->width / 2 && row == matrix->height / 2;
+    return !inside ? 0
+                   : matrix->coefs[row * matrix->width + column] - (centre ? matrix->sample : 0);
 }
 
 // Takes up to 8 bits of each of two neighbours whose sum is within +-128: pmaddubsw saturates, and
@@ -102,9 +105,9 @@ static void append_taps(struct conv_cpu_tap_schedule *schedule, const struct mat
     }
 }
 
-int conv_cpu_quads_count(const struct conv_stencil *stencil)
+int conv_cpu_quads_count(const struct conv_stencil *stencil, int32_t sample)
 {
-    struct matrix matrix = {stencil->icoef, stencil->width, stencil->height};
+    struct matrix matrix = {stencil->icoef, stencil->width, stencil->height, sample};
     int count = 0;
     for (int j = 0; j <= matrix.height; j++) {
         for (int i = 0; i <= matrix.width && count <= CONV_CPU_MAX_TAPS; i += MOST_SAMPLES) {
@@ -129,9 +132,9 @@ void conv_cpu_tap_schedule_init(struct conv_cpu_tap_schedule *schedule,
                                 const struct conv_stencil *stencil,
                                 const struct conv_cpu_plan *plan)
 {
-    struct matrix matrix = {stencil->icoef, stencil->width, stencil->height};
+    struct matrix matrix = {stencil->icoef, stencil->width, stencil->height, plan->sample};
     if (plan->separable)
-        matrix = (struct matrix){plan->row, stencil->width, 1};
+        matrix = (struct matrix){plan->row, stencil->width, 1, 0};
     schedule->count = 0;
     append_taps(schedule, &matrix, plan->sums, UPPER);
     schedule->upper_end = schedule->count;
