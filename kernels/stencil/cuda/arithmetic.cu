@@ -150,7 +150,8 @@ enum conv_status conv_cuda_upload(struct conv_stencil_plan *plan, void *d_memory
     union uploaded data;
     bool tables = plan->stencil->decimated.step > 0;
     memset(&data, 0, sizeof data);
-    if (!tables)
+    // Coefficients of `real`, which has more taps than fcoef, are in the plan's constants.
+    if (!tables && !plan->stencil->real.side)
         conv_cuda_taps(&data.taps, plan->stencil);
     else if (plan->stencil->depth < 32)
         conv_cuda_decimated_tables(&data.tables, plan);
