@@ -179,7 +179,8 @@ static __global__ void __launch_bounds__(diagonal_shape::THREADS, 4)
             else
                 return biased_to_float(0x4b000000u + at[d] + at[d * pitch]);
         });
-    uint8_t *to = tile.plane.dst + tile.y * tile.plane.dst_stride + (tile.x + x) * sizeof(Result);
+    uint8_t *to = tile.plane.dst + tile.y * tile.plane.dst_stride +
+                  (tile.x + x) * (ptrdiff_t)sizeof(Result); // may be before the row
 #pragma unroll
     for (int k = 0; k < RUN; k++) {
         if (x + k < 0 || x + k >= width || k >= height)
