@@ -250,7 +250,8 @@ bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
         stencil->channels = channels;
         return true;
     }
-    if (stencil->magnitude || stencil->decimated.step || to > CONV_FILTER_MAX_SIDE)
+    if (stencil->magnitude || stencil->symmetric || stencil->decimated.step ||
+        to > CONV_FILTER_MAX_SIDE)
         return false;
     struct conv_stencil taps = *stencil;
     memset(stencil->icoef, 0, sizeof stencil->icoef);
@@ -263,7 +264,6 @@ bool conv_stencil_interleave(struct conv_stencil *stencil, int channels)
     }
     stencil->width = to;
     stencil->channels = channels;
-    stencil->symmetric = stencil->symmetric && channels == 1;
     return true;
 }
 

@@ -243,8 +243,8 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
 // `channels` samples apart, with zeros between them; at depth 32 it stays as it is, and kernels
 // step over the samples between taps. Each plane of a launch is then such an image, whose width in
 // samples is a multiple of `channels`. Returns false and leaves *stencil unchanged with
-// decimated.step, and at depths 8 and 16 for magnitudes and if a row of taps would be longer than
-// CONV_FILTER_MAX_SIDE.
+// decimated.step, and at depths 8 and 16 for magnitudes, for `symmetric`, as the taps would lose
+// that order, and if a row of taps would be longer than CONV_FILTER_MAX_SIDE.
 bool conv_stencil_interleave(struct conv_stencil *stencil, int channels);
 
 // True if the coefficients of an exact stencil are integers column[j] * row[i]; fills `height` and

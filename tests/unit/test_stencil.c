@@ -34,23 +34,26 @@ UNIT_TEST(exact_filters_keep_integers)
 
 UNIT_TEST(fits_int32_ends_where_a_sum_does)
 {
-    struct conv_filter filter = {.width = 1, .height = 1, .coef = {32768}, .scale = 1};
+    static const int cases[][3] = {{32768, 0, true},    // 32768 * 65535 + 1 = 2147450881
+                                   {32769, 0, false},   // 2147516416
+                                   {32768, 128, false}, // 32896 more
+                                   {-32768, 0, true}};
+    for (int i = 0; i < 4; i++) {
+        struct conv_filter filter = {.width = 1, .height = 1, .coef = {cases[i][0]}, .scale = 1};
+        filter.offset = cases[i][1];
+        struct conv_stencil *stencil = init(&filter, 16);
+        assert_int_equal(stencil->fits_int32, cases[i][2]);
+        free(stencil);
+    }
+}
+
+// Sums of the interleaved image went row by row, those of its planes by diagonals.
+UNIT_TEST(symmetric_stencils_of_integers_stay_planes)
+{
+    struct conv_filter filter = emboss;
+    filter.coef[0] = 0.5;
     struct conv_stencil *stencil = init(&filter, 16);
-    assert_true(stencil->fits_int32); // 32768 * 65535 + 1 = 2147450881
-    free(stencil);
-    filter.coef[0] = 32769;
-    stencil = init(&filter, 16);
-    assert_false(stencil->fits_int32); // 2147516416
-    free(stencil);
-    filter.coef[0] = 32768;
-    filter.offset = 128; // 32896 more
-    stencil = init(&filter, 16);
-    assert_false(stencil->fits_int32);
-    free(stencil);
-    filter.coef[0] = -32768;
-    filter.offset = 0;
-    stencil = init(&filter, 16);
-    assert_true(stencil->fits_int32);
+    assert_true(stencil->symmetric && !conv_stencil_interleave(stencil, 3));
     free(stencil);
 }
 
