@@ -393,7 +393,7 @@ static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes
     text.size = size;
     int64_t last = skip_samples(&text, &header);
     *at = text.at;
-    // Text is read from its begin each time, therefore a share of it more.
+    // Each call reads the text from its start again: asking for a quarter more limits their number.
     *bytes = last >= 0 ? text.at : last == MORE ? size + size / 4 + 1 : 0;
     return last >= 0;
 }

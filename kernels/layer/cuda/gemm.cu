@@ -11,7 +11,7 @@
 #define STAGES 4
 #define MOST_STEP 64            // k of a chunk
 #define LEAST_SHARED (64 << 10) // bytes that a block can have on every device
-#define LEAST_LONG 900 // terms: barriers saved, 1.56 cycles for each, repay 1,475 of more copies
+#define LEAST_LONG 900 // terms, about: each saves 1.56 cycles of barriers, longer copies cost 1,475
 
 // Describes an instance to the host.
 struct gemm_tile {
