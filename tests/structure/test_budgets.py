@@ -9,7 +9,7 @@ from test_structure import SOURCE
 
 HERE = pathlib.Path(__file__).parent
 UNCOUNTED = {".png", ".jpg", ".npy", ".pyc"}
-DATA = {"networks.txt", "filters.txt"} # the layers and filters that are measured and swept
+DATA = {"kernels/layer/networks.txt", "tests/sweep/filters.txt"}  # the layers and filters that are measured and swept
 # What tools/make-* and the program write at the head of their files.
 MARK = re.compile(rb'made by tools/[^\n]*do not edit|name="generator" content="conv [0-9]')
 # These may stand in the tree; the others are made by the build or by a tool.
@@ -32,7 +32,7 @@ def files_of(root, folders):
         top = root / folder
         for path in [top] if top.is_file() else top.rglob("*"):
             name = path.relative_to(root).as_posix()
-            if (path.is_file() and path.suffix not in UNCOUNTED and path.name not in DATA and not name.startswith(without)
+            if (path.is_file() and path.suffix not in UNCOUNTED and name not in DATA and not name.startswith(without)
                     and (path.suffix != ".md" or folder in ("docs", "share")) and not is_generated(path)):
                 yield path
 
