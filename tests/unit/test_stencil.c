@@ -77,8 +77,7 @@ UNIT_TEST(pick_obeys_needs_and_name)
     assert_non_null(variant);
     assert_int_equal(variant->needs, 0);
     assert_string_equal(variant->name, "cpu_portable");
-    variant = conv_stencil_pick(stencil, 0, CONV_ON_CPU, ~0u, NULL);
-    assert_non_null(variant);
+    assert_non_null(conv_stencil_pick(stencil, 0, CONV_ON_CPU, ~0u, NULL));
     variant = conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, "cpu_reference");
     assert_ptr_equal(variant, &conv_cpu_reference);
     assert_null(conv_stencil_pick(stencil, 0, CONV_ON_CPU, 0, "cpu_none"));
@@ -145,10 +144,9 @@ UNIT_TEST(tiles_are_numbered_without_gaps)
                                           {.width = 33, .height = 9},
                                           {.width = 64, .height = 1}};
     assert_int_equal(conv_stencil_tiles(&variant, planes, 4), 1 + 1 + 4 + 2);
-    assert_int_equal(planes[0].cuda.first_tile, 0);
-    assert_int_equal(planes[1].cuda.first_tile, 1);
-    assert_int_equal(planes[2].cuda.first_tile, 2);
-    assert_int_equal(planes[3].cuda.first_tile, 6);
+    static const int firsts[] = {0, 1, 2, 6};
+    for (int p = 0; p < 4; p++)
+        assert_int_equal(planes[p].cuda.first_tile, firsts[p]);
 }
 
 static bool factors_of(int width, int height, const double *coef, int32_t *column, int32_t *row)
@@ -176,8 +174,7 @@ UNIT_TEST(factors_are_integers_or_none)
     static const double one_off[] = {0, 0, 0, -6, 9, 3, 4, -6, -3};
     assert_false(factors_of(3, 3, one_off, column, row));
     assert_false(factors_of(3, 3, emboss.coef, column, row));
-    static const double nothing[9] = {0};
-    assert_false(factors_of(3, 3, nothing, column, row));
+    assert_false(factors_of(3, 3, (const double[9]){0}, column, row));
     static const double half[] = {0.5, 1, 0.5};
     assert_false(factors_of(3, 1, half, column, row)); // real: defined as one pass
 }
