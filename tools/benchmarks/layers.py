@@ -58,16 +58,16 @@ def time_onnxruntime(onnx, onnxruntime, x, w, more):
 
 def layers_cpu(parser):
     """Layers of networks on one CPU core, beside oneDNN (in torch) and ONNX Runtime on one thread, in microseconds: the fastest of
-    about 20 runs in each round and of all rounds, since other load only makes a run slower. conv's input and output are not in a
-    cache, those of the libraries may be. The limit is the time of the multiply-adds alone, in registers."""
+    about 20 calls from Python in each round and of all rounds, since other load only makes a run slower. The limit, of `conv bench
+    layers`, is the time of the multiply-adds alone, in registers. conv's package is that of PYTHONPATH (build/python)."""
     parser.option("networks", "resnet18,mobilenet_v2")
     parser.option("batch", 1)
     os.environ["OMP_NUM_THREADS"] = "1"
     options = parser.read(rounds=3)
-    libc = ctypes.CDLL(None)
-    if not libc.mallopt(-4, 0) or not libc.mallopt(-1, (1 << 31) - 1):  # M_MMAP_MAX, M_TRIM_THRESHOLD: memory of torch's results is used again
-        print("malloc takes new pages for each of torch's results")
-    numpy, torch, onnx, runtime = map(optional, ("numpy", "torch", "onnx", "onnxruntime"))
+    for parameter, value in ((-4, 0), (-1, (1 << 31) - 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD: the memory of torch's results is used again
+        ctypes.CDLL(None).mallopt(parameter, value)
+    numpy, conv, torch, onnx, runtime = map(optional, ("numpy", "conv", "torch", "onnx", "onnxruntime"))
+    conv.configure(threads=1)
     if torch:
         torch.set_num_threads(1)
     report = Report(options, f"microseconds, {options.batch} images, the fastest of all rounds")
@@ -75,25 +75,25 @@ def layers_cpu(parser):
     rng = numpy.random.default_rng(1)
     for network in options.networks.split(","):
         command = [options.conv, "bench", "layers", "--device", "cpu", "--jobs", "1", "--network", network, "--batch-size", str(options.batch), "--json"]
-        runs = [ask(command)[:-1]]
-        layers = []
-        for line in runs[0]:
+        lines, layers, calls = ask(command)[:-1], [], []
+        for line in lines:
             channels, height, width, maps, rows, columns, more = parse(line)
             layers.append((rng.standard_normal((options.batch, channels, height, width), dtype=numpy.float32),
                            rng.standard_normal((maps, channels // more.get("groups", 1), rows, columns), dtype=numpy.float32), more))
-        ways = {"conv": lambda: runs.append(ask(command)[:-1])}
+            layer = conv.Layer(layers[-1][1], **more)
+            calls.append(lambda layer=layer, x=layers[-1][0], y=layer(layers[-1][0]): layer(x, out=y))
+        ways = {"conv": lambda: list(map(time_fastest, calls))}
         if torch:
             ways["torch"] = lambda: [time_torch(torch, *layer) for layer in layers]
         if onnx and runtime:
             ways["onnx"] = lambda: [time_onnxruntime(onnx, runtime, *layer) for layer in layers]
         times = take_turns(ways, options.rounds, 0)
-        for at, line in enumerate(runs[0]):
-            ms = min(run[at]["ms"] for run in runs)
-            limit = min(run[at]["ms"] * run[at]["share_of_fma"] for run in runs)
+        for at, line in enumerate(lines):
+            limit, ours = 1e3 * line["ms"] * line["share_of_fma"], min(run[at] for run in times["conv"].results)
             peers = [min(column) for column in zip(*(run[at] for run in times["torch"].results))] if torch else [float("nan")] * 2
             peers.append(min(run[at] for run in times["onnx"].results) if "onnx" in times else float("nan"))
-            report.row(f"{line['layer']} ({line['networks']})", *(f"{us:.0f}" for us in (1e3 * limit, 1e3 * ms, *peers)),
-                       f"{min(peers[0], peers[2]) / ms / 1e3:.2f}×", layer=line["layer"], conv=1e3 * ms, limit=1e3 * limit, peers=peers)
+            report.row(f"{line['layer']} ({line['networks']})", *(f"{us:.0f}" for us in (limit, ours, *peers)),
+                       f"{min(peers[0], peers[2]) / ours:.2f}×", layer=line["layer"], conv=ours, limit=limit, peers=peers)
     report.finish()
 
 
