@@ -53,8 +53,8 @@ int folder_remove(void **)
 
 const char *folder_path(const char *name)
 {
-    static char paths[64][PATH_MAX];
-    static int next;
+    static _Thread_local char paths[64][PATH_MAX];
+    static _Thread_local int next;
     char *path = paths[next++ % 64];
     int length = snprintf(path, PATH_MAX, "%s%s%s", folder, name[0] ? "/" : "", name);
     if (length >= PATH_MAX)

@@ -9,7 +9,7 @@
 int folder_make(void **state);
 int folder_remove(void **state);
 
-// The path of a name in the folder; "" is the folder itself. Valid for the next 63 calls.
+// The path of a name in the folder; "" is the folder itself. Valid for the thread's next 63 calls.
 const char *folder_path(const char *name);
 
 // These stop the program with a message if the system refuses.
