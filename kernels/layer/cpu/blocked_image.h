@@ -192,8 +192,8 @@ static void compute_set(struct image_run *run, int maps, const float *samples, u
     }
 }
 
-// Of a 1x1 kernel each tap reads cache lines of its own; so many stay in the level 1 cache for all
-// tiles of a set.
+// Each tap of a 1x1 kernel reads other cache lines. This many taps stay in the level 1 cache for
+// all tiles of a set.
 #define TAPS_TOGETHER 128
 
 // The same of rows of outputs in vectors across maps. A tile is of two rows if these are short.

@@ -79,7 +79,7 @@ struct conv_cpu_plan {
     bool plain;     // column is all ones
     bool direct;    // straight from the source rows (direct.h)
     int32_t column[CONV_FILTER_MAX_SIDE], row[CONV_FILTER_MAX_SIDE];
-    int32_t sample; // quads: what is left of the centre coefficient, a multiple of the sample
+    int32_t sample; // quads: the part of the centre coefficient that no tap has (dots.h)
     bool products;  // doubles in two passes (floats.h)
     bool mirrored;  // floats or doubles: rows as far above as below the centre are added first
     uint32_t lift; // added to sums of samples that were converted to signed: along the row, or over
@@ -162,7 +162,7 @@ void conv_cpu_tap_schedule_init(struct conv_cpu_tap_schedule *schedule,
                                 const struct conv_cpu_plan *plan);
 
 // The number of taps that the stencil's coefficients become as quads, or more than
-// CONV_CPU_MAX_TAPS. sample: what is left out of the one at the centre.
+// CONV_CPU_MAX_TAPS. sample: subtracted from the coefficient at the centre first.
 int conv_cpu_quads_count(const struct conv_stencil *stencil, int32_t sample);
 
 // Packs the coefficients of two neighbouring samples as in a lane of pairs; false if one

@@ -17,7 +17,7 @@ struct rest {
 struct matrix {
     const int32_t *coefs;
     int width, height;
-    int32_t sample; // left out of the coefficient at the centre
+    int32_t sample; // subtracted from the coefficient at the centre
 };
 
 static int coef_at(const struct matrix *matrix, int column, int row)

@@ -474,8 +474,8 @@ enum conv_status conv_cuda_decimated_floats_run(const struct conv_stencil_plan *
     bool early = plan->cuda.major >= 9;
     f.scratch = (uint8_t *)batch->cuda.scratch;
     f.planes = batch->cuda.d_planes;
-    // The grid of a kernel, whose blocks have strips of columns and *rows rows, a multiple of
-    // `unit` and so many that `blocks` on a processor are enough.
+    // The grid of a kernel whose blocks take strips of columns and *rows rows: a multiple of `unit`
+    // for which about `blocks` blocks are enough.
     auto divide = [&](int float_grid::*columns, int strip, int float_grid::*height, int unit,
                       int64_t blocks, int32_t *rows) {
         int64_t all = 0, most = 0, highest = 0;
