@@ -2,9 +2,9 @@
 #include "base/lock.h"
 
 #include <signal.h>
-#include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h> // syscall, which signal.h brings from glibc 2.34 on
 
 #if !__GLIBC_PREREQ(2, 30) // which waits by the time of day: a change of that changes a wait
 #undef CLOCK_MONOTONIC
