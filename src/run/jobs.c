@@ -186,18 +186,12 @@ size_t conv_jobs_metadata_bytes(const struct conv_job *job)
     return job->meta.bytes.capacity > CHUNKS_KEPT ? job->meta.bytes.capacity : 0;
 }
 
-// Buffers that grew for a large file are freed, like those of the coders.
-static bool is_too_large(const struct conv_scheduler *s, size_t capacity)
-{
-    size_t keep = s->config->codec.keep;
-    return keep > 0 && capacity > keep;
-}
-
 void conv_jobs_drop_file(struct conv_scheduler *s, struct conv_job *job)
 {
+    size_t keep = s->config->codec.keep;
     if (job->file) {
         conv_file_unmap(job->file, &job->item, &job->input);
-        if (is_too_large(s, job->file->capacity)) {
+        if (keep > 0 && job->file->capacity > keep) { // as the coders' buffers
             free(job->file->data);
             *job->file = (struct conv_file){0};
         }

@@ -355,13 +355,6 @@ static enum conv_status run_stages(struct conv_scheduler *s, struct conv_worker 
 
 // --- memory --------------------------------------------------------------------------------------
 
-// Half of the limit is divided among the workers, which keep their share. The other half is for
-// larger images, files included, whose memory is freed at once (conv_budget_set).
-static size_t share_of(const struct conv_pipeline_config *config)
-{
-    return config->memory.staging / 2 / (size_t)config->jobs;
-}
-
 // Waits until the budget has that much for an image larger than a worker's share. *reserved: what
 // the image then has.
 static enum conv_status reserve(struct conv_scheduler *s, struct conv_worker *worker,
@@ -399,7 +392,9 @@ void conv_layer_stage_run(struct conv_scheduler *s, struct conv_worker *worker,
     enum conv_status status = plan_image(&plan, s->config->layer, job);
     size_t bytes =
         conv_image_bytes(&job->header.shape) + plan.in_bytes + plan.result_bytes + job->file->size;
-    bool is_large = bytes > share_of(s->config);
+    // Half of the limit is divided among the workers, which keep their share. The other half is for
+    // larger images, files included, whose memory is freed at once (conv_budget_set).
+    bool is_large = bytes > s->config->memory.staging / 2 / (size_t)s->config->jobs;
     if (!status && is_large)
         status = reserve(s, worker, job, bytes, &reserved);
     if (!status) {

@@ -143,15 +143,6 @@ int conv_output_depth(const struct conv_pipeline_config *config, const struct co
     return depth < most ? depth : most;
 }
 
-// An output without a name below the sink, on standard output for example, has the format of its
-// input.
-static const struct conv_format *choose_format(const struct conv_pipeline_config *config,
-                                               const struct conv_job *job)
-{
-    const struct conv_format *named = conv_formats_of_name(job->output.path);
-    return config->output_format ? config->output_format : named ? named : job->format;
-}
-
 struct conv_image conv_output_shape(const struct conv_pipeline_config *config,
                                     const struct conv_job *job)
 {
@@ -318,7 +309,11 @@ static enum conv_status check_floats(const struct conv_pipeline_config *config,
 enum conv_status conv_output_plan(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_image *shape = &job->header.shape;
-    job->output_format = choose_format(config, job);
+    // Without a name below the sink, on standard output for example, it is that of the input.
+    const struct conv_format *named = conv_formats_of_name(job->output.path);
+    job->output_format = config->output_format ? config->output_format
+                         : named               ? named
+                                               : job->format;
     job->meta.bytes.size = job->meta.front = job->meta.source = 0;
     enum conv_status floats = check_floats(config, job);
     if (floats)

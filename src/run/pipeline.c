@@ -92,14 +92,6 @@ static int slot_count(const struct conv_scheduler *s, int streams)
                               : config->jobs;
 }
 
-// Groups that run together have a slot each.
-static int extra_slots(const struct conv_scheduler *s, bool device_coded)
-{
-    const struct conv_device_ops *ops = s->config->ops;
-    bool together = ops->async && ops->together && device_coded && s->config->device_count == 1;
-    return together ? (CONV_BACKEND_MOST_TOGETHER - 1) * s->most_streams : 0;
-}
-
 // If a device both decodes and encodes, its output may be larger than its input: embossed or
 // sharpened photographs take 1.4 to 1.5 times the bytes of their files. A buffer serves in both
 // directions, so all buffers have room for that.
@@ -122,7 +114,10 @@ static enum conv_status open_pool(struct conv_scheduler *s, struct conv_err *err
         .keep = config->memory.keep_staging,
         .codes = decodes || encodes,
     };
-    int most = slot_count(s, s->most_streams) + extra_slots(s, decodes && encodes);
+    int most = slot_count(s, s->most_streams);
+    const struct conv_device_ops *ops = config->ops;
+    if (ops->async && ops->together && decodes && encodes && config->device_count == 1)
+        most += (CONV_BACKEND_MOST_TOGETHER - 1) * s->most_streams; // which have a slot each
     return conv_pool_open(&s->pool, slot_count(s, config->streams), most, err);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // TIFF as a row of the table of formats, and its encoder. libtiff compresses strips; the directory
 // after them is written by metadata.c.
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <tiffio.h>
@@ -62,40 +64,29 @@ static tmsize_t read_bytes(thandle_t handle, void *to, tmsize_t bytes)
 static tmsize_t write_bytes(thandle_t handle, void *from, tmsize_t bytes)
 {
     struct conv_libtiff *tiff = handle;
-    size_t size = (size_t)bytes, skipped = tiff->at < tiff->start ? tiff->start - tiff->at : 0;
-    size_t at = tiff->at + skipped - tiff->start;
-    tiff->at += size;
-    if (tiff->closed || size <= skipped) // the header, for which there is another
+    size_t at = tiff->at;
+    tiff->at += (size_t)bytes;
+    if (tiff->closed || at < CONV_TIFF_HEADER) // header and directory are made elsewhere
         return bytes;
-    size -= skipped;
-    struct conv_buffer *file = tiff->file;
-    if (at + size > file->capacity) {
-        size_t grown = file->capacity + file->capacity / 2;
-        size_t least = at + size + CONV_LIBTIFF_LEAST_ROOM;
-        grown = grown > tiff->most ? tiff->most : grown;
-        if (!conv_buffer_reserve(file, grown > least ? grown : least)) {
-            tiff->failed = tiff->fault.no_memory = true;
-            return -1;
-        }
-    }
-    memcpy(file->data + at, (const uint8_t *)from + skipped, size);
-    if (at + size > file->size)
-        file->size = at + size;
+    if (tiff->at - CONV_TIFF_HEADER > tiff->room)
+        return -1;
+    memcpy(tiff->strip + at - CONV_TIFF_HEADER, from, (size_t)bytes);
+    tiff->size = tiff->at > tiff->size ? tiff->at : tiff->size;
     return bytes;
 }
 
 static toff_t seek(thandle_t handle, toff_t offset, int whence)
 {
     struct conv_libtiff *tiff = handle;
-    size_t end = tiff->file ? tiff->start + tiff->file->size : tiff->size;
-    tiff->at = (size_t)offset + (whence == SEEK_SET ? 0 : whence == SEEK_CUR ? tiff->at : end);
+    tiff->at = (size_t)offset + (whence == SEEK_SET   ? 0
+                                 : whence == SEEK_CUR ? tiff->at
+                                                      : tiff->size);
     return tiff->at;
 }
 
 static toff_t size_of(thandle_t handle)
 {
-    struct conv_libtiff *tiff = handle;
-    return tiff->file ? tiff->start + tiff->file->size : tiff->size;
+    return ((struct conv_libtiff *)handle)->size;
 }
 
 static int close_file(thandle_t)
@@ -106,7 +97,7 @@ static int close_file(thandle_t)
 static int map(thandle_t handle, void **base, toff_t *size)
 {
     struct conv_libtiff *tiff = handle;
-    if (tiff->file)
+    if (!tiff->data)
         return 0;
     *base = (void *)(uintptr_t)tiff->data; // only read
     *size = tiff->size;
@@ -148,15 +139,16 @@ void conv_libtiff_close(struct conv_libtiff *tiff)
 // Decoders hold one strip at a time.
 #define STRIP_BYTES ((size_t)256 << 10)
 
+#define LEAST_ROOM ((size_t)4096) // for the compressed strip, besides its share
+
 #define MOST_CHANNELS CONV_IMAGE_MAX_CHANNELS
 
-// scratch: rows as they are in the file, or to be written; row: planes of a row, or the directory;
-// file: strips.
+// scratch: rows as they are in the file; row: planes of a row, or the directory; file: strips.
 struct own {
     struct conv_codec codec;
-    struct conv_libtiff writer; // of a file, open between its first and its last rows
     uint8_t head[CONV_TIFF_HEADER];
-    int extra; // what a fourth channel, or a second one, is
+    struct conv_buffer places; // uint64_t: the offsets of all strips, then their sizes
+    uint64_t end;              // of the file so far
 };
 
 // --- encoding ------------------------------------------------------------------------------------
@@ -194,20 +186,25 @@ static int strip_count(const struct conv_image *shape)
     return (shape->height + strip_rows(shape) - 1) / strip_rows(shape);
 }
 
-// LZW expands noise by half, the others by less than 1/64.
-static size_t most_bytes(const struct conv_image *shape, int compression)
+// For a strip that is compressed. LZW expands noise by half, the others by less than 1/64.
+static size_t strip_room(const struct conv_image *shape, int compression)
 {
-    size_t bytes = conv_interleave_bytes(shape) * (size_t)shape->height;
-    return bytes + bytes / (compression == COMPRESSION_LZW ? 2 : 64) +
-           (size_t)strip_count(shape) * 64 + CONV_LIBTIFF_LEAST_ROOM;
+    size_t bytes = conv_interleave_bytes(shape) * (size_t)strip_rows(shape);
+    return bytes + bytes / (compression == COMPRESSION_LZW ? 2 : 64) + LEAST_ROOM;
+}
+
+// Of a thread that compresses strips.
+static size_t thread_bytes(const struct conv_image *shape)
+{
+    return 4 * conv_interleave_bytes(shape) * (size_t)strip_rows(shape) + CONV_LIBTIFF_MOST_STATE +
+           (size_t)strip_count(shape) * 16;
 }
 
 static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
                            const struct conv_metadata *metadata)
 {
-    size_t strip = conv_interleave_bytes(shape) * (size_t)strip_rows(shape);
-    return most_bytes(shape, choose_compression(metadata)) + 4 * strip + CONV_LIBTIFF_MOST_STATE +
-           (size_t)strip_count(shape) * 48;
+    size_t room = strip_room(shape, choose_compression(metadata)) + 32;
+    return (size_t)strip_count(shape) * room + thread_bytes(shape);
 }
 
 static void put_samples(uint8_t *dst, const struct conv_image *src, int y)
@@ -229,103 +226,124 @@ static int predictor(const struct conv_image *shape, int compression)
 struct directory {
     struct conv_tiff_entry entry[13];
     size_t count;
-    uint64_t value[12], depths[MOST_CHANNELS], formats[MOST_CHANNELS];
+    uint64_t value[11][MOST_CHANNELS];
 };
 
-static void add_entry(struct directory *directory, unsigned tag, unsigned type, int value)
+static void add_entry(struct directory *directory, unsigned tag, unsigned type, int count,
+                      int value)
 {
-    uint64_t *at = &directory->value[directory->count];
-    *at = (uint64_t)value;
+    uint64_t *values = directory->value[directory->count];
+    for (int i = 0; i < count; i++)
+        values[i] = (uint64_t)value;
     directory->entry[directory->count++] =
-        (struct conv_tiff_entry){(uint16_t)tag, (uint16_t)type, 1, at};
+        (struct conv_tiff_entry){(uint16_t)tag, (uint16_t)type, (uint32_t)count, values};
 }
 
 static void describe(struct directory *directory, const struct conv_image *shape, int compression)
 {
-    int predicts = predictor(shape, compression);
+    int predicts = predictor(shape, compression), channels = shape->channels;
     *directory = (struct directory){0};
-    add_entry(directory, TIFFTAG_IMAGEWIDTH, CONV_TIFF_LONG, shape->width);
-    add_entry(directory, TIFFTAG_IMAGELENGTH, CONV_TIFF_LONG, shape->height);
-    add_entry(directory, TIFFTAG_BITSPERSAMPLE, CONV_TIFF_SHORT, shape->depth);
-    add_entry(directory, TIFFTAG_COMPRESSION, CONV_TIFF_SHORT, compression);
-    add_entry(directory, TIFFTAG_PHOTOMETRIC, CONV_TIFF_SHORT,
-              shape->channels < 3 ? PHOTOMETRIC_MINISBLACK : PHOTOMETRIC_RGB);
-    add_entry(directory, TIFFTAG_SAMPLESPERPIXEL, CONV_TIFF_SHORT, shape->channels);
-    add_entry(directory, TIFFTAG_ROWSPERSTRIP, CONV_TIFF_LONG, strip_rows(shape));
-    add_entry(directory, TIFFTAG_PLANARCONFIG, CONV_TIFF_SHORT, PLANARCONFIG_CONTIG);
-    add_entry(directory, TIFFTAG_SAMPLEFORMAT, CONV_TIFF_SHORT,
+    add_entry(directory, TIFFTAG_IMAGEWIDTH, CONV_TIFF_LONG, 1, shape->width);
+    add_entry(directory, TIFFTAG_IMAGELENGTH, CONV_TIFF_LONG, 1, shape->height);
+    add_entry(directory, TIFFTAG_BITSPERSAMPLE, CONV_TIFF_SHORT, channels, shape->depth);
+    add_entry(directory, TIFFTAG_COMPRESSION, CONV_TIFF_SHORT, 1, compression);
+    add_entry(directory, TIFFTAG_PHOTOMETRIC, CONV_TIFF_SHORT, 1,
+              channels < 3 ? PHOTOMETRIC_MINISBLACK : PHOTOMETRIC_RGB);
+    add_entry(directory, TIFFTAG_SAMPLESPERPIXEL, CONV_TIFF_SHORT, 1, channels);
+    add_entry(directory, TIFFTAG_ROWSPERSTRIP, CONV_TIFF_LONG, 1, strip_rows(shape));
+    add_entry(directory, TIFFTAG_PLANARCONFIG, CONV_TIFF_SHORT, 1, PLANARCONFIG_CONTIG);
+    add_entry(directory, TIFFTAG_SAMPLEFORMAT, CONV_TIFF_SHORT, channels,
               shape->depth == 32 ? SAMPLEFORMAT_IEEEFP : SAMPLEFORMAT_UINT);
     if (predicts != PREDICTOR_NONE)
-        add_entry(directory, TIFFTAG_PREDICTOR, CONV_TIFF_SHORT, predicts);
+        add_entry(directory, TIFFTAG_PREDICTOR, CONV_TIFF_SHORT, 1, predicts);
 }
 
-static bool write_strips(struct conv_codec *codec, struct conv_libtiff *tiff,
-                         const struct conv_image *src, int from, int to)
-{
-    int rows = strip_rows(src);
-    for (int y = from; y < to; y += rows) {
-        int count = to - y < rows ? to - y : rows;
-        tiff->fault.cancelled = conv_cancel_is_asked(codec->config.stop);
-        if (tiff->fault.cancelled)
-            return false;
-        for (int i = 0; i < count; i++)
-            put_samples(codec->scratch.data + (size_t)i * conv_interleave_bytes(src), src, y + i);
-        if (TIFFWriteEncodedStrip(tiff->tif, (uint32_t)(y / rows), codec->scratch.data,
-                                  (tmsize_t)(conv_interleave_bytes(src) * (size_t)count)) < 0 ||
-            tiff->failed)
-            return false;
-    }
-    return true;
-}
+// Strips that several threads compress, each for itself, into equal parts of codec->file.
+struct work {
+    struct conv_codec *codec;
+    const struct conv_image *src;
+    const struct directory *directory;
+    const char *mode; // of libtiff's files
+    size_t room;      // of a part
+    uint64_t *sizes;  // of the strips
+    int first, end;
+    atomic_int next;
+    atomic_bool failed;
+    struct conv_format_fault fault; // of the first thread that failed
+};
 
-// Appends the directory to the strips. False: out of memory.
-static bool end_file(struct conv_codec *codec, struct conv_libtiff *tiff,
-                     const struct conv_image *src, struct directory *directory,
-                     const struct conv_metadata *metadata)
+static bool compress(const struct work *work, struct conv_libtiff *tiff, uint8_t *samples, int i)
 {
-    uint64_t *offsets = NULL, *sizes = NULL;
-    uint32_t strips = (uint32_t)strip_count(src), channels = (uint32_t)src->channels;
-    struct conv_buffer *file = &codec->file;
-    TIFFGetField(tiff->tif, TIFFTAG_STRIPOFFSETS, &offsets);
-    TIFFGetField(tiff->tif, TIFFTAG_STRIPBYTECOUNTS, &sizes);
-    if (src->channels % 2 == 0)
-        add_entry(directory, TIFFTAG_EXTRASAMPLES, CONV_TIFF_SHORT, ((struct own *)codec)->extra);
-    for (size_t i = 0; i < directory->count; i++) { // one value per channel
-        struct conv_tiff_entry *entry = &directory->entry[i];
-        bool depth = entry->tag == TIFFTAG_BITSPERSAMPLE;
-        uint64_t *values = depth ? directory->depths : directory->formats;
-        if (!depth && entry->tag != TIFFTAG_SAMPLEFORMAT)
-            continue;
-        for (uint32_t c = 0; c < channels; c++)
-            values[c] = directory->value[i];
-        entry->count = channels;
-        entry->values = values;
-    }
-    directory->entry[directory->count++] =
-        (struct conv_tiff_entry){TIFFTAG_STRIPOFFSETS, CONV_TIFF_LONG, strips, offsets};
-    directory->entry[directory->count++] =
-        (struct conv_tiff_entry){TIFFTAG_STRIPBYTECOUNTS, CONV_TIFF_LONG, strips, sizes};
-    if ((tiff->start + file->size) % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
+    const struct conv_image *src = work->src;
+    size_t row = conv_interleave_bytes(src);
+    int rows = strip_rows(src), y = i * rows,
+        count = src->height - y < rows ? src->height - y : rows;
+    tiff->fault.cancelled = conv_cancel_is_asked(work->codec->config.stop);
+    if (tiff->fault.cancelled)
         return false;
-    size_t at = tiff->start + file->size;
-    conv_tiff_write_header(((struct own *)codec)->head, at, metadata);
-    return conv_tiff_write_directory(&codec->row, at, directory->entry, directory->count, metadata);
+    for (int k = 0; k < count; k++)
+        put_samples(samples + (size_t)k * row, src, y + k);
+    tiff->strip = work->codec->file.data + (size_t)(i - work->first) * work->room;
+    tiff->at = tiff->size = CONV_TIFF_HEADER;
+    bool done = TIFFWriteEncodedStrip(tiff->tif, (uint32_t)i, samples,
+                                      (tmsize_t)(row * (size_t)count)) >= 0;
+    work->sizes[i] = tiff->size - CONV_TIFF_HEADER;
+    return done && !tiff->failed;
 }
 
-static enum conv_status write_rows(struct conv_codec *codec, const struct conv_image *src,
-                                   int compression, const struct conv_metadata *metadata, int from,
-                                   int to, struct conv_err *err)
+static void work_on(void *context)
 {
-    struct conv_libtiff *tiff = &((struct own *)codec)->writer;
-    struct directory directory;
-    describe(&directory, src, compression);
-    for (size_t i = 0; !tiff->failed && from == 0 && i < directory.count; i++)
-        TIFFSetField(tiff->tif, directory.entry[i].tag, (int)directory.value[i]);
-    if (tiff->failed || !write_strips(codec, tiff, src, from, to))
-        return conv_format_write_failure(&tiff->fault, err);
-    if (to == src->height && !end_file(codec, tiff, src, &directory, metadata))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    return CONV_OK;
+    struct work *work = context;
+    struct conv_libtiff tiff = {.room = work->room};
+    uint8_t *samples = malloc(conv_interleave_bytes(work->src) * (size_t)strip_rows(work->src));
+    conv_libtiff_open(&tiff, work->mode, thread_bytes(work->src));
+    for (size_t i = 0; !tiff.failed && i < work->directory->count; i++)
+        TIFFSetField(tiff.tif, work->directory->entry[i].tag, (int)work->directory->value[i][0]);
+    bool good = samples && !tiff.failed;
+    tiff.fault.no_memory |= !samples;
+    for (int i;
+         good && !atomic_load(&work->failed) && (i = atomic_fetch_add(&work->next, 1)) < work->end;)
+        good = compress(work, &tiff, samples, i);
+    if (!good && !atomic_exchange(&work->failed, true))
+        work->fault = tiff.fault;
+    conv_libtiff_close(&tiff);
+    free(samples);
+}
+
+// Makes *places, and the content of codec->file, of strips that were compressed.
+static void join_strips(const struct work *work, uint64_t *offsets)
+{
+    struct own *own = (struct own *)work->codec;
+    struct conv_buffer *file = &own->codec.file;
+    file->size = 0;
+    for (int i = work->first; i < work->end; i++) {
+        size_t size = (size_t)work->sizes[i];
+        memmove(file->data + file->size, file->data + (size_t)(i - work->first) * work->room, size);
+        offsets[i] = own->end + file->size;
+        file->size += size;
+    }
+}
+
+// Makes the directory that follows the strips. `extra`: what the channel after the colours is.
+// False: out of memory.
+static bool end_file(struct own *own, const struct conv_image *src, struct directory *directory,
+                     int extra, const struct conv_metadata *metadata)
+{
+    uint32_t strips = (uint32_t)strip_count(src);
+    const uint64_t *places = (const uint64_t *)(const void *)own->places.data;
+    struct conv_buffer *file = &own->codec.file;
+    if (src->channels % 2 == 0)
+        add_entry(directory, TIFFTAG_EXTRASAMPLES, CONV_TIFF_SHORT, 1, extra);
+    directory->entry[directory->count++] =
+        (struct conv_tiff_entry){TIFFTAG_STRIPOFFSETS, CONV_TIFF_LONG, strips, places};
+    directory->entry[directory->count++] =
+        (struct conv_tiff_entry){TIFFTAG_STRIPBYTECOUNTS, CONV_TIFF_LONG, strips, places + strips};
+    if (own->end % 2 != 0 && !conv_buffer_append(file, (const uint8_t *)"", 1))
+        return false;
+    size_t at = (size_t)(own->end + own->end % 2);
+    conv_tiff_write_header(own->head, at, metadata);
+    return conv_tiff_write_directory(&own->codec.row, at, directory->entry, directory->count,
+                                     metadata);
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
@@ -333,48 +351,55 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                                struct conv_encoded *file, struct conv_err *err)
 {
     bool carried = metadata && metadata->bytes.size > 0, last = to == src->height;
-    int compression = choose_compression(metadata);
-    size_t strip = conv_interleave_bytes(src) * (size_t)strip_rows(src);
-    size_t front = carried ? metadata->front : CONV_TIFF_HEADER;
-    struct conv_libtiff *tiff = &((struct own *)codec)->writer;
-    ((struct own *)codec)->extra =
-        metadata && metadata->kept.unknown ? EXTRASAMPLE_UNSPECIFIED : EXTRASAMPLE_UNASSALPHA;
-    if (!conv_buffer_reserve(&codec->scratch, strip))
+    int compression = choose_compression(metadata), rows = strip_rows(src);
+    size_t front = carried ? metadata->front : CONV_TIFF_HEADER, strips = (size_t)strip_count(src);
+    struct own *own = (struct own *)codec;
+    struct directory directory;
+    describe(&directory, src, compression);
+    // libtiff spoils floats that it predicts for the other byte order; they lie alike in both.
+    bool big = carried && metadata->bytes.data[0] == 'M' &&
+               predictor(src, compression) != PREDICTOR_FLOATINGPOINT;
+    struct work work = {.codec = codec,
+                        .src = src,
+                        .directory = &directory,
+                        .mode = big ? "wb" : "wl",
+                        .room = strip_room(src, compression),
+                        .first = from / rows,
+                        .end = (to + rows - 1) / rows};
+    size_t count = (size_t)(work.end - work.first);
+    if (!conv_buffer_reserve(&codec->file, count * work.room) ||
+        !conv_buffer_reserve(&own->places, strips * 2 * sizeof(uint64_t)))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    if (from == 0) {
-        conv_libtiff_close(tiff); // of an image that failed
-        *tiff = (struct conv_libtiff){
-            .file = &codec->file, .start = front, .most = most_bytes(src, compression)};
-        codec->file.size = 0;
-        // libtiff spoils floats that it predicts for the other byte order; they lie alike in both.
-        bool big = carried && metadata->bytes.data[0] == 'M' &&
-                   predictor(src, compression) != PREDICTOR_FLOATINGPOINT;
-        conv_libtiff_open(tiff, big ? "wb" : "wl",
-                          4 * strip + CONV_LIBTIFF_MOST_STATE + (size_t)strip_count(src) * 16);
-    } else { // the strips so far have been taken
-        tiff->start += codec->file.size;
-        codec->file.size = 0;
-    }
+    uint64_t *places = (uint64_t *)(void *)own->places.data;
+    work.sizes = places + strips;
+    atomic_init(&work.next, work.first);
+    atomic_init(&work.failed, false);
+    conv_parallel_run(count > 1 ? codec->config.parallel : NULL, thread_bytes(src), work_on, &work);
+    if (work.failed)
+        return conv_format_write_failure(&work.fault, err);
+    own->end = from == 0 ? front : own->end;
+    join_strips(&work, places);
+    own->end += codec->file.size;
     codec->row.size = 0;
-    enum conv_status status =
-        write_rows(codec, src, compression, carried ? metadata : NULL, from, to, err);
-    if (status || last)
-        conv_libtiff_close(tiff);
-    if (status)
-        return status;
+    if (own->end > UINT32_MAX)
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: more than 4 GiB");
+    int extra =
+        metadata && metadata->kept.unknown ? EXTRASAMPLE_UNSPECIFIED : EXTRASAMPLE_UNASSALPHA;
+    if (last && !end_file(own, src, &directory, extra, carried ? metadata : NULL))
+        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     // The header states where the directory is, so the last part replaces it.
     struct conv_encoded made = {
         .part =
             {[2] = {codec->file.data, codec->file.size}, [3] = {codec->row.data, codec->row.size}},
         .size = codec->file.size + codec->row.size};
     if (from == 0) {
-        made.part[0].data = ((struct own *)codec)->head;
+        made.part[0].data = own->head;
         made.part[0].size = CONV_TIFF_HEADER;
         made.part[1].data = carried ? metadata->bytes.data + CONV_TIFF_HEADER : NULL;
         made.part[1].size = front - CONV_TIFF_HEADER;
         made.size += front;
     } else if (last) {
-        made.head = ((struct own *)codec)->head;
+        made.head = own->head;
         made.head_size = CONV_TIFF_HEADER;
     }
     *file = made;
@@ -399,9 +424,9 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
 
 // --- the row -------------------------------------------------------------------------------------
 
-static void end_own(struct conv_codec *codec) // also of an image that failed
+static void close_own(struct conv_codec *codec)
 {
-    conv_libtiff_close(&((struct own *)codec)->writer);
+    conv_buffer_free(&((struct own *)codec)->places);
 }
 
 const struct conv_format conv_tiff_format = {
@@ -422,8 +447,7 @@ const struct conv_format conv_tiff_format = {
     .put_common = conv_tiff_put_common,
     .keep = keep,
     .codec_bytes = sizeof(struct own),
-    .close = end_own,
-    .trim = end_own,
+    .close = close_own,
     .decode_bytes = conv_tiff_decode_bytes,
     .encode_bytes = encode_bytes,
     .decode = conv_tiff_decode,

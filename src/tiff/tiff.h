@@ -74,23 +74,20 @@ void conv_tiff_write_header(uint8_t header[CONV_TIFF_HEADER], size_t at,
 
 // --- a TIFF that libtiff has open, in memory: format.c -------------------------------------------
 
-// Least bytes by which the output buffer grows.
-#define CONV_LIBTIFF_LEAST_ROOM ((size_t)1 << 16)
-
 // Largest block that libtiff allocates besides those for samples and lists: the tables of LZW have
 // 144 KiB.
 #define CONV_LIBTIFF_MOST_STATE ((size_t)256 << 10)
 
-// Starts as {0} with `data` and `size`, or with `file`, `start` and `most`.
+// Starts as {0} with `data` and `size`, or with `room`.
 struct conv_libtiff {
     struct tiff *tif;    // libtiff's TIFF; NULL: it could not be opened
     const uint8_t *data; // that is read
     size_t size, at;
-    bool decoding;            // the directory has been read: almost every warning is of damage
-    bool failed;              // `fault` says why
-    bool closed;              // what libtiff still writes is not wanted
-    struct conv_buffer *file; // that is written, from offset `start` of a file on
-    size_t start, most;       // bytes that it is expected to take
+    bool decoding;  // the directory has been read: almost every warning is of damage
+    bool failed;    // `fault` says why
+    bool closed;    // what libtiff still writes is not wanted
+    uint8_t *strip; // that is written, after the header
+    size_t room;    // bytes that it may take
     struct conv_format_fault fault;
 };
 
