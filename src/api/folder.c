@@ -165,7 +165,8 @@ static enum conv_status open_walk(struct run *run, struct conv_err *err)
             },
         .archives = {.enabled = run->options.archives != 0,
                      .unmapped = true,
-                     .most_copied = run->memory.archives},
+                     .most_copied = run->memory.archives,
+                     .max_pixels = run->context->max_pixels},
         .whole = run->options.archives && run->input_count > 1,
         .stop = &run->stop,
     };

@@ -11,6 +11,11 @@
 #include "io/files/formats.h"
 #include "io/files/paths.h"
 
+// Of a first image that is read before it is filtered, to see whether others follow: a share of the
+// memory limit, as for members of archives, and at most some bytes.
+#define AHEAD_SHARE 4
+#define AHEAD_MOST ((size_t)256 << 20)
+
 static bool is_standard(const char *path)
 {
     return path && conv_paths_is_standard(path);
@@ -161,10 +166,14 @@ static enum conv_status parse_format(struct conv_archive_settings *archives,
 {
     const char *text = options->outputs.format_text;
     bool layer = options->command == CONV_COMMAND_LAYER;
+    bool copies = options->outputs.on_error == CONV_ON_ERROR_COPY; // what is too large as well
+    size_t ahead = conv_options_mem_limit(&options->machine, false) / AHEAD_SHARE;
     *archives = (struct conv_archive_settings){
         .enabled = true,
         .images_only = options->outputs.images_only || layer,
         .first_frame = options->inputs.first_frame,
+        .most_ahead = ahead < AHEAD_MOST ? ahead : AHEAD_MOST,
+        .max_pixels = copies ? 0 : options->inputs.max_pixels,
         .as_files = layer || (text && strcmp(text, "files") == 0),
     };
     if (!text || archives->as_files)

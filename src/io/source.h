@@ -145,6 +145,14 @@ const struct stat *conv_item_archive(const struct conv_item *item);
 // The bytes of a member whose archive comes through a pipe, which has no identity; else NULL.
 const uint8_t *conv_item_streamed(const struct conv_item *item);
 
+// The bytes of a file, without reading it; 0: it is none, or they are unknown.
+static inline uint64_t conv_item_bytes(const struct conv_item *item)
+{
+    struct stat info;
+    bool is_file = item->ops->identify && item->ops->identify(item, &info) && S_ISREG(info.st_mode);
+    return is_file ? (uint64_t)info.st_size : 0;
+}
+
 // The output's name below the sink: "sub/a.png".
 const char *conv_item_target(const struct conv_item *item);
 

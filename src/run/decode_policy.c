@@ -60,12 +60,6 @@ static double image_ns(const struct conv_decode_policy *policy)
                                     : policy->first_work * FIRST_WORK_NS;
 }
 
-static double work_ns(const struct conv_decode_policy *policy)
-{
-    return policy->worker_count > 0 ? (double)policy->worker_ns / policy->worker_work
-                                    : FIRST_WORK_NS;
-}
-
 void conv_decode_policy_note_streams(struct conv_decode_policy *policy, int streams, bool open,
                                      uint64_t now)
 {
@@ -156,7 +150,9 @@ bool conv_decode_policy_is_device_faster(const struct conv_decode_policy *policy
     double room = (double)policy->stream_bytes * policy->streams;
     double at_once = room / (double)samples; // images
     double device_ns = SERIAL_NS * (double)samples / at_once / parts;
-    double worker_ns = work * work_ns(policy) / policy->workers;
+    double work_ns =
+        policy->worker_count > 0 ? (double)policy->worker_ns / policy->worker_work : FIRST_WORK_NS;
+    double worker_ns = work * work_ns / policy->workers;
     return device_ns < worker_ns;
 }
 

@@ -72,22 +72,16 @@ static enum conv_status plan_in_place(const struct conv_pipeline_config *config,
     return status ? status : end_as(job, CONV_OUTCOME_PLANNED, "replaces the input");
 }
 
-// All results go into one file.
-static enum conv_status plan_collected(const struct conv_pipeline_config *config,
-                                       struct conv_job *job)
-{
-    snprintf(job->output.path, sizeof job->output.path, "%s", config->layer->collect->path);
-    return config->dry_run ? end_as(job, CONV_OUTCOME_PLANNED, "new") : CONV_OK;
-}
-
 enum conv_status conv_plan_job(const struct conv_pipeline_config *config, struct conv_job *job)
 {
     const struct conv_item *item = &job->item;
     struct conv_existing existing;
     struct stat in;
     job->record.is_copy = item->is_copy;
-    if (config->layer && config->layer->collect)
-        return plan_collected(config, job);
+    if (config->layer && config->layer->collect) { // all results go into one file
+        snprintf(job->output.path, sizeof job->output.path, "%s", config->layer->collect->path);
+        return config->dry_run ? end_as(job, CONV_OUTCOME_PLANNED, "new") : CONV_OK;
+    }
     if (!config->sink)
         return CONV_OK;
     if (item->in_place)

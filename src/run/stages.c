@@ -156,6 +156,7 @@ static enum conv_status read_file(const struct conv_pipeline_config *config, str
         .most = conv_parallel_most(job->parallel, 0), .run = run_in_phase, .owner = job};
     struct conv_file_read how = {
         .limit = config->memory.staging,
+        .pixel_limit = config->max_pixels,
         .map_from = map_from(config),
         .stop = config->stop,
         .parallel = &parallel,

@@ -310,12 +310,6 @@ static void share_times(struct conv_job *job, const struct conv_group *group)
     job->record.ns[CONV_STAGE_COPY_OUT] = (uint64_t)((double)group->ns_copy_out * share);
 }
 
-static bool is_undecoded(const struct conv_slot *slot, const struct conv_job *job,
-                         enum result result)
-{
-    return result == UNDECODED || (slot->group.decoded && slot->group.images[job->image].failed);
-}
-
 // Passes on, or ends, the images of a group that was run or could not be run.
 static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum result result,
                     enum conv_status status, const struct conv_err *err) CONV_NEEDS(s->lock)
@@ -332,7 +326,8 @@ static void end_run(struct conv_scheduler *s, struct conv_slot *slot, enum resul
             job->err = *err;
             conv_groups_leave(s, job);
             conv_jobs_finish(s, job, status);
-        } else if (is_undecoded(slot, job, result)) {
+        } else if (result == UNDECODED ||
+                   (slot->group.decoded && slot->group.images[job->image].failed)) {
             conv_groups_leave(s, job);
             conv_jobs_read_again(s, job);
         } else {

@@ -112,9 +112,7 @@ static enum conv_source_step next_job(struct conv_scheduler *s, struct conv_job 
 // its own: the others can begin with this one meanwhile, while it is in a cache.
 static bool is_worth_a_turn(const struct conv_item *item)
 {
-    struct stat info;
-    return conv_item_streamed(item) && item->ops->identify(item, &info) &&
-           info.st_size >= LARGE_MEMBER;
+    return conv_item_streamed(item) && conv_item_bytes(item) >= LARGE_MEMBER;
 }
 
 // Fills `jobs` and `steps` from the source, no further than it takes without waiting for a name.

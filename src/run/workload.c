@@ -25,13 +25,6 @@ struct sample {
     double opened_gain;
 };
 
-static uint64_t file_size(const struct conv_item *item)
-{
-    struct stat info;
-    bool is_file = item->ops->identify && item->ops->identify(item, &info) && S_ISREG(info.st_mode);
-    return is_file ? (uint64_t)info.st_size : 0;
-}
-
 // What is read of a file: metadata come before the sizes of a JPEG.
 #define HEAD 65536
 
@@ -85,7 +78,7 @@ static double gain_of(const struct conv_workload_choice *choice, const struct co
 static void add_sample(struct sample *sample, const struct conv_workload_choice *choice,
                        const struct conv_item *item)
 {
-    uint64_t size = file_size(item);
+    uint64_t size = conv_item_bytes(item);
     if (size > 0 && sample->files % OPEN_EACH == 0) {
         sample->opened_gain += gain_of(choice, item, size);
         sample->opened_bytes += size;

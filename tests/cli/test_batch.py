@@ -236,14 +236,6 @@ def test_fail_fast_stops(box):
     assert len(tree("out")) < 297
 
 
-@pytest.mark.parametrize("limit,code", ((20 * 14, 0), (20 * 14 - 1, 1)))
-def test_max_pixels(box, limit, code):
-    fill(box / "in", "a.png")
-    result = run("emboss", "--max-pixels", str(limit), "in", "out", code=code)
-    assert len(tree(box / "out") if (box / "out").exists() else []) == 1 - code
-    assert code == 0 or ("conv: in/a.png: " in result.err and "max-pixels" in result.err)
-
-
 # --- outputs -------------------------------------------------------------------------------------
 
 

@@ -38,8 +38,7 @@ def test_a_folder_into_a_folder(box, jobs):
     made = {f"p{i}": write_image(f"in/p{i}.png", ("rgb8", "rgb16", "rgba8")[i % 3], 20 + i, 30 - i, i) for i in range(9)}
     made["deep/q"] = write_image("in/deep/q.png", "rgb8")
     write_image("in/gray.png", "gray8")
-    with open("in/bad.png", "wb") as file:
-        file.write(b"no image")
+    (box / "in/bad.png").write_bytes(b"no image")
     result = layer("w.npy", "in", "out", "-r", "-j", jobs, code=1)
     assert "in/bad.png: " in result.err and "in/gray.png: " in result.err and "10 done, 2 failed" in program.closing(result.err)
     for name, image in made.items():
@@ -54,8 +53,7 @@ def test_a_folder_into_a_folder(box, jobs):
 def test_a_folder_into_one_file(box, jobs):
     w = weights(4, 3, 3, 3)
     made = {f"in/p{i}.png": write_image(f"in/p{i}.png", "rgb8", seed=i) for i in range(13)}
-    with open("in/bad.png", "wb") as file:
-        file.write(b"no image")
+    (box / "in/bad.png").write_bytes(b"no image")
     write_image("in/other.png", "gray8")
     records = layer("w.npy", "in", "all.npy", "--json", "-j", jobs, code=1).records()
     done = {r["input"]: r["output"] for r in records if r["type"] == "file" and r["status"] == "done"}
@@ -127,8 +125,7 @@ def test_fail_fast(box, output):
     """What was begun before the failure is written; in one file without gaps, in order."""
     w = weights(4, 3, 3, 3)
     made = {f"in/p{i:02}.png": write_image(f"in/p{i:02}.png", "rgb8", seed=i) for i in range(60)}
-    with open("in/p20.png", "wb") as file:
-        file.write(b"no image")
+    (box / "in/p20.png").write_bytes(b"no image")
     records = layer("w.npy", "in", output, "--fail-fast", "--json", "-j1", code=1).records()
     done = {r["input"]: r["output"] for r in records if r["type"] == "file" and r["status"] == "done"}
     assert records[-1]["failed"] == 1 and 16 <= len(done) < 59, len(done)

@@ -31,8 +31,7 @@ def album(box):
         image = images.make(kind, rng, 40 if index % 3 == 0 else 17 + index, 9 + index % 5)
         album[f"below/{kind}.png" if index % 4 == 0 else f"{kind}.png"] = image
     for name, image in album.items():
-        with open(f"in/{name}", "wb") as file:
-            file.write(image.data)
+        (box / f"in/{name}").write_bytes(image.data)
     for name, filt in (("real", REAL), ("large", LARGE)):
         with open(f"{name}.mat", "w") as file:
             file.write(filt.text())
@@ -145,8 +144,7 @@ def test_what_does_not_fit_is_refused(box, typed, words):
 def test_background_has_the_depth_of_the_output(box, kind, depth, background, want):
     image = images.make(kind, np.random.default_rng(1), 9, 7)
     chunk = png.chunk(b"bKGD", struct.pack(">3H", *background))
-    with open("a.png", "wb") as file:
-        file.write(image.data[:33] + chunk + image.data[33:])
+    (box / "a.png").write_bytes(image.data[:33] + chunk + image.data[33:])
     run("blur", f"--output-type={depth}", "a.png", "b.png")
     with open("b.png", "rb") as file:
         assert png.chunk(b"bKGD", struct.pack(">3H", *want)) in file.read()

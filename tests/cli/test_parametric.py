@@ -362,8 +362,7 @@ def test_large_gaussians_are_the_same_on_a_device(box):
     rng = np.random.default_rng(9)
     os.makedirs("in")
     for number in range(3):
-        with open(f"in/{number}.png", "wb") as file:
-            file.write(gray(rng.integers(0, 256, (20 + number, 33)).astype(np.uint8)))
+        (box / f"in/{number}.png").write_bytes(gray(rng.integers(0, 256, (20 + number, 33)).astype(np.uint8)))
     with open("in/deep.png", "wb") as file:
         file.write(gray(rng.integers(0, 65536, (9, 20)).astype(np.uint16)))
     run("gaussian:6,emboss,unsharp:30,0.5", "in", "cpu")

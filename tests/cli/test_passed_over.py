@@ -59,8 +59,7 @@ def test_jpegs_on_a_pipe(box):
 
 def test_images_in_a_file_or_fifo(box):
     fill(box / "in", "a.png")
-    with open("in/two.png", "wb") as file:
-        file.write(PNG[1] + PNG[2])
+    (box / "in/two.png").write_bytes(PNG[1] + PNG[2])
     result = run("blur", "in", "out", code=1)
     assert "conv: in/two.png: 1 more image follows" in result.err and "1 done, 1 failed" in closing(result.err)
     assert os.listdir("out") == ["a.png"]
@@ -79,8 +78,7 @@ def test_other_formats_and_folders(box):
     """A card with photographs of a phone and a camera was "1 done, 0 failed, 0 skipped"."""
     fill(box / "card", "a.png", "day/b.png", "@eaDir/c.png")
     for name in ("b.HEIC", "c.gif", "d.jxl", "e.NEF", "f.cr2", "notes.txt"):
-        with open(f"card/{name}", "wb") as file:
-            file.write(b"data")
+        (box / f"card/{name}").write_bytes(b"data")
     passed = "; 5 other images: CR2, GIF, HEIC, JPEG XL, NEF; 1 folder not entered (-r)\n"
     result = run("blur", "--json", "card", "out")
     summary = result.records()[-1]

@@ -83,8 +83,7 @@ def test_folders_and_archives(box):
     run("emboss", "-", "out/", stdin=MIXED[0])
     assert os.listdir("out") == ["stdin.png"], "one image is none of several"
     assert "more images follow" in run("emboss", "-", "one.png", stdin=data, code=1).err
-    with open("all", "wb") as file:
-        file.write(data)
+    (box / "all").write_bytes(data)
     with open("all", "rb") as file:  # a file on standard input is a stream, too
         process = start("emboss", "-", "-", stdin=file)
     assert process.communicate()[0] == b"".join(map(alone, MIXED))
@@ -132,6 +131,28 @@ def test_damage_in_a_stream_of_jpegs():
 def test_memory_does_not_grow_with_the_stream():
     frame = ppm(640, 480)
     assert measure("emboss", "-j2", "--mem-limit=32M", "-", "-", stdin=frame * 60).peak < 48 << 20 < 60 * len(frame)
+    # A first image of 36 MB was read whole, beside the limit, to see whether others follow.
+    assert measure("emboss", "-j2", "--mem-limit=32M", "-", "-", stdin=ppm(4000, 3000), code=1).peak < 60 << 20
+
+
+def test_too_many_pixels_are_refused_by_the_first_bytes(box):
+    """The rest, which never comes, is not waited for."""
+    large, small = ppm(600, 500), image(1).data
+    with tarfile.open("a.tar", "w") as archive:
+        for name in ("a.ppm", "b.ppm"):
+            (box / name).write_bytes(large)
+            archive.add(name)
+    os.mkfifo("pipe.ppm")
+    packed = (box / "a.tar").read_bytes()
+    for data, source, out in ((large, "-", "-"), (large, "pipe.ppm", "b.ppm"), (packed, "-", "b.tar"), (small + large, "-", "c/")):
+        process = start("identity", "--max-pixels=299999", source, out, stdin=subprocess.PIPE)
+        with open(source, "wb") if source != "-" else process.stdin as pipe:
+            os.write(pipe.fileno(), data[:80000])
+            assert b"600 x 500 pixels are more than the limit of 299999 (--max-pixels)" in process.stderr.readline()
+        process.stdin = None  # closed
+        process.communicate()
+    result = run("identity", "--max-pixels=299999", "a.tar", "b.tar", code=1)
+    assert result.err.count("limit of 299999 (--max-pixels)") == 2 and run("identity", "--max-pixels=300000", "a.tar", "c.tar")
 
 
 @WITH_FFMPEG

@@ -147,8 +147,7 @@ def test_order_of_lists(box):
 
 def test_verbose_lines_do_not_wait_for_a_failure(box):
     fill(*(f"in/{i}.png" for i in range(8)))
-    with open("in/3.png", "wb") as file:
-        file.write(b"no image")
+    (box / "in/3.png").write_bytes(b"no image")
     said = run("emboss", "-v", "in", "out", code=1).err
     assert re.findall(r"(?m)^conv: done in/(\d)", said) == list("0124567") and "conv: in/3.png: not a PNG" in said
 

@@ -37,8 +37,7 @@ def folder(box):
     os.mkdir("in")
     for name in ("badge-palette-alpha", "dunes-gray16", "dot-1x1"):
         shutil.copy(os.path.join(program.ROOT, "samples", name + ".png"), "in")
-    with open("in/bad.png", "wb") as file:
-        file.write(b"no image")
+    (box / "in/bad.png").write_bytes(b"no image")
 
 
 def check(validator, records, types):

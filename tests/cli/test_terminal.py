@@ -116,8 +116,7 @@ def waiting(box):
     """Nine images, and a pipe without a writer: `conv` filters nine of ten and waits."""
     os.mkdir("in")
     for i in range(9):
-        with open(f"in/{i}.png", "wb") as file:
-            file.write(PHOTO)
+        (box / f"in/{i}.png").write_bytes(PHOTO)
     os.mkfifo("pipe")
     return ("emboss", "-o", "out", "in", "pipe")
 
@@ -240,8 +239,7 @@ def test_the_total_counts_folders_ahead(box):
 # --- one image -----------------------------------------------------------------------------------
 
 def test_one_image_is_silent(box):
-    with open("a.png", "wb") as file:
-        file.write(PHOTO)
+    (box / "a.png").write_bytes(PHOTO)
     for typed in (("a.png", "b.png"), ("a.png", "-o", "b.png"), ("-o", "out", "a.png"), ("--in-place", "b.png"),
                   ("--beside", "--suffix=_e", "a.png")):
         result = run("emboss", *typed)

@@ -220,20 +220,14 @@ ssize_t conv_archive_input_look(struct conv_archive_input *input, const uint8_t 
     return fill(input, (size_t)least, err) ? point(input, data, SIZE_MAX) : -1;
 }
 
-static void advance(struct conv_archive_input *input, size_t count)
-{
-    input->at += count;
-    if (!input->map)
-        input->first += count;
-}
-
 ssize_t conv_archive_input_take(struct conv_archive_input *input, const uint8_t **data, size_t most,
                                 struct conv_err *err)
 {
     if (!input->map && input->first == input->end && !fill(input, 1, err))
         return -1;
     ssize_t count = point(input, data, most);
-    advance(input, (size_t)count);
+    input->at += (size_t)count;
+    input->first += input->map ? 0 : (size_t)count;
     return count;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "io/archive/archive_input.h"
+#include "io/files/file_read.h"
 #include "io/files/formats.h"
 
 #define LEAST_IMAGE 8 // bytes: a PBM of one pixel
@@ -84,13 +85,16 @@ static enum conv_status measure(struct conv_archive_input *input, const struct c
     return status;
 }
 
-bool conv_archive_images_follow(struct conv_archive_input *input)
+bool conv_archive_images_follow(struct conv_archive_input *input, uint64_t max_pixels)
 {
     const struct conv_format *format;
     const uint8_t *data;
     uint64_t size;
     ssize_t got;
     struct conv_err ignored; // reading reports it again
+    got = max_pixels ? look(input, 0, LEAST_IMAGE, &data, &ignored) : 0;
+    if (got > 0 && conv_image_reader_check_head(data, (size_t)got, max_pixels, &ignored))
+        return false;
     if (measure(input, &format, &size, &ignored) || size == UINT64_MAX)
         return false;
     while ((got = look(input, size, 1, &data, &ignored)) > 0 && is_padding(*data))

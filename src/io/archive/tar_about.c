@@ -20,12 +20,6 @@ static enum conv_status refuse_map(struct conv_err *err)
     return conv_err_set(err, CONV_ERR_FORMAT, "the map of a sparse file is malformed");
 }
 
-static void free_sparse(struct conv_tar_sparse *sparse)
-{
-    free(sparse->parts);
-    *sparse = (struct conv_tar_sparse){0};
-}
-
 static enum conv_status add_part(struct conv_tar_sparse *sparse, uint64_t at, uint64_t size,
                                  struct conv_err *err)
 {
@@ -453,7 +447,7 @@ void conv_tar_pax_clear(struct conv_tar_pax *pax)
     free(pax->link);
     free(pax->uname);
     free(pax->gname);
-    free_sparse(&pax->sparse);
+    free(pax->sparse.parts);
     memset(pax, 0, offsetof(struct conv_tar_pax, bad)); // its text is long
     pax->bad.status = CONV_OK;
 }

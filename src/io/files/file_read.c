@@ -15,6 +15,7 @@
 #define READ_CHUNK ((size_t)1 << 16)
 #define SHARED_LEAST ((size_t)8 << 20)
 #define READ_MOST ((size_t)16 << 20) // at once: a signal is noticed between two reads
+#define HEAD_MOST ((size_t)1 << 18)  // bytes that should say how many pixels there are
 
 // One byte more than the size lets a single read see the end of the file.
 size_t conv_file_read_capacity(size_t size)
@@ -32,7 +33,8 @@ static enum conv_status reserve(const struct conv_file_read *how, struct conv_fi
     uint8_t *data = realloc(file->data, capacity);
     if (!data)
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", capacity);
-    conv_huge_use(data, capacity);
+    if (file->size == 0) // what grows would be copied: the system does not move such memory
+        conv_huge_use(data, capacity);
     file->data = data;
     file->capacity = capacity;
     return CONV_OK;
@@ -72,6 +74,26 @@ static void read_by_many(const struct conv_file_read *how, const struct conv_ite
         file->size = all;
 }
 
+static enum conv_status check_pixels(const struct conv_image *shape, uint64_t limit,
+                                     struct conv_err *err)
+{
+    if ((uint64_t)shape->width * (uint64_t)shape->height <= limit)
+        return CONV_OK;
+    return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MAX_PIXELS,
+                           "%d x %d pixels are more than the limit of %" PRIu64, shape->width,
+                           shape->height, limit);
+}
+
+enum conv_status conv_image_reader_check_head(const uint8_t *data, size_t size,
+                                              uint64_t pixel_limit, struct conv_err *err)
+{
+    struct conv_image_header header;
+    struct conv_err ignored; // of a header that is not all there; else reading reports it again
+    return conv_formats_find(data, size)->probe(data, size, &header, &ignored)
+               ? CONV_OK
+               : check_pixels(&header.shape, pixel_limit, err);
+}
+
 static enum conv_status read_open(const struct conv_file_read *how, const struct conv_item *item,
                                   struct conv_input *input, struct conv_file *file,
                                   const struct conv_format **format, struct conv_err *err)
@@ -86,7 +108,7 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         if (conv_cancel_is_asked(how->stop))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-        // The first bytes are read alone: no memory is taken for a file that is not an image.
+        // The first bytes are read alone: no memory is taken for what is no image, or too large.
         bool first = !*format;
         size_t room = file->capacity - file->size, most = first ? READ_CHUNK : READ_MOST;
         ssize_t got =
@@ -100,6 +122,8 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
         file->size += (size_t)got;
         if (first)
             status = conv_formats_check(format, file->data, file->size, false, err);
+        if (!status && *format && file->size <= HEAD_MOST && (!regular || file->size < expected))
+            status = conv_image_reader_check_head(file->data, file->size, how->pixel_limit, err);
         if (!status && first && *format)
             read_by_many(how, item, input, file);
         if (!status && file->size > how->limit)
@@ -181,12 +205,8 @@ enum conv_status conv_image_reader_probe(const struct conv_format *format, const
     enum conv_status status = format->probe(data, size, header, err);
     if (status)
         return status;
-    const struct conv_image *shape = &header->shape;
-    if ((uint64_t)shape->width * (uint64_t)shape->height > pixel_limit)
-        return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MAX_PIXELS,
-                               "%d x %d pixels are more than the limit of %" PRIu64, shape->width,
-                               shape->height, pixel_limit);
-    return format->check_size(data, size, header, err);
+    status = check_pixels(&header->shape, pixel_limit, err);
+    return status ? status : format->check_size(data, size, header, err);
 }
 
 // Images that follow the first one, directly or after blanks, line ends and NUL bytes.
@@ -235,7 +255,8 @@ enum conv_status conv_image_reader_check_single(const struct conv_format *format
 enum conv_status conv_image_reader_read(struct conv_image_reader *reader,
                                         const struct conv_item *item, struct conv_err *err)
 {
-    const struct conv_file_read how = {.limit = reader->file_limit};
+    const struct conv_file_read how = {.limit = reader->file_limit,
+                                       .pixel_limit = reader->pixel_limit};
     struct conv_input input = {0};
     struct conv_file *file = &reader->file;
     enum conv_status status = conv_file_read(&how, item, &input, file, &reader->format, err);

@@ -16,7 +16,8 @@ struct conv_file {
 };
 
 struct conv_file_read {
-    size_t limit; // bytes; larger files are refused
+    size_t limit;         // bytes; larger files are refused
+    uint64_t pixel_limit; // width * height; more is refused once the first bytes say it
     // Files of at least this many bytes are mapped instead, whatever the limit, if they have a
     // path; 0: none. The input stays open. A file that becomes shorter then ends the process by
     // SIGBUS.
@@ -85,6 +86,10 @@ enum conv_status conv_image_reader_check_single(const struct conv_format *format
                                                 const struct conv_item *item,
                                                 const struct conv_input *input,
                                                 struct conv_err *err);
+
+// The check of the number of pixels alone, as far as the first bytes of a file say it.
+enum conv_status conv_image_reader_check_head(const uint8_t *data, size_t size,
+                                              uint64_t pixel_limit, struct conv_err *err);
 
 // The check of the header for callers with the bytes of a file at hand: CONV_ERR_FORMAT, or
 // CONV_ERR_LIMIT with a hint. Takes no memory.

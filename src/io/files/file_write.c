@@ -32,19 +32,15 @@ static int write_parts(int fd, const struct conv_encoded *encoded)
     return written < 0 ? -1 : 0;
 }
 
-static bool write_head(int fd, const struct conv_encoded *file)
-{
-    return TEMP_FAILURE_RETRY(pwrite(fd, file->head, file->head_size, 0)) ==
-           (ssize_t)file->head_size;
-}
-
 // All parts, also those that are made meanwhile. *size: of what was written.
 static enum conv_status write_content(const struct conv_file_write *write, int fd, size_t *size,
                                       struct conv_err *err)
 {
     struct conv_encoded file = *write->encoded;
     for (*size = 0;;) {
-        if (write_parts(fd, &file) != 0 || (file.head_size > 0 && !write_head(fd, &file)))
+        if (write_parts(fd, &file) != 0 ||
+            (file.head_size > 0 && TEMP_FAILURE_RETRY(pwrite(fd, file.head, file.head_size, 0)) !=
+                                       (ssize_t)file.head_size))
             return conv_err_errno(err, errno, "cannot write %s", write->path);
         *size += file.size;
         enum conv_status status = file.next ? file.next(&file, err) : CONV_OK;
@@ -261,12 +257,6 @@ static enum conv_status rename_file(const struct conv_file_write *write, struct 
     return status;
 }
 
-static bool has_access(const struct stat *info, const struct conv_access *access)
-{
-    return info->st_mode == access->info.st_mode && info->st_uid == access->info.st_uid &&
-           info->st_gid == access->info.st_gid;
-}
-
 // Sets write->result to CONV_SINK_REPLACED if the file in the output's place is the result of this
 // run, which reached the image twice, or of another one with the same journal. A file that was
 // changed otherwise since the image was read is not replaced.
@@ -274,6 +264,7 @@ static enum conv_status check_input(struct conv_file_write *write, struct conv_e
 {
     struct stat now;
     struct conv_journal *journal = write->sink->config.journal;
+    const struct stat *then = write->access ? &write->access->info : NULL;
     const char *name = name_in(write->folder, write->path);
     if (fstatat(write->folder, name, &now, AT_SYMLINK_NOFOLLOW) != 0)
         return conv_err_errno(err, errno, "cannot replace the input");
@@ -285,8 +276,9 @@ static enum conv_status check_input(struct conv_file_write *write, struct conv_e
     };
     if (conv_journal_knows(journal, &fact))
         write->result = CONV_SINK_REPLACED;
-    else if (!conv_paths_is_unchanged(write->input, &now) || !write->access ||
-             !has_access(&now, write->access))
+    else if (!conv_paths_is_unchanged(write->input, &now) || !then ||
+             now.st_mode != then->st_mode || now.st_uid != then->st_uid ||
+             now.st_gid != then->st_gid)
         return conv_err_set(err, CONV_ERR_IO, "changed while it was filtered; left as it is");
     return CONV_OK;
 }

@@ -46,7 +46,8 @@ static bool has_images(struct conv_archive_operands *archives, const struct conv
         if (conv_archive_input_open(&archives->standard, "-", false, stop, &ignored))
             return false;
     }
-    return conv_archive_images_follow(&archives->standard);
+    archives->standard.most = archives->settings.most_ahead;
+    return conv_archive_images_follow(&archives->standard, archives->settings.max_pixels);
 }
 
 static enum conv_status look_at_standard(struct conv_archive_operands *archives, int i,

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/files/file_read.h"
 #include "io/files/paths.h"
 #include "io/walk/walk_internal.h"
+
+#define HEAD_BYTES ((size_t)1 << 16) // that are read of a member before all of it
 
 struct conv_archive_held {
     struct conv_archive_held *next;
@@ -36,6 +39,15 @@ static bool identify(const struct conv_item *item, struct stat *info)
     return true;
 }
 
+// No more is read of an image than shows that it has too many pixels. Small ones are checked later.
+static enum conv_status check_head(const struct conv_item *item, const uint8_t *data,
+                                   struct conv_err *err)
+{
+    uint64_t most = item->body->unit->max_pixels;
+    return most && !item->is_copy ? conv_image_reader_check_head(data, HEAD_BYTES, most, err)
+                                  : CONV_OK;
+}
+
 static enum conv_status view(const struct conv_item *item, struct conv_input *input,
                              const uint8_t **data, size_t *size, struct conv_err *err)
 {
@@ -43,7 +55,15 @@ static enum conv_status view(const struct conv_item *item, struct conv_input *in
     (void)identify(item, &input->info);
     *data = body->data;
     *size = (size_t)body->member.size;
-    return body->own ? CONV_OK : conv_archive_input_touch(&body->unit->input, *data, *size, err);
+    if (body->own)
+        return CONV_OK;
+    const struct conv_archive_input *archive = &body->unit->input;
+    enum conv_status status = CONV_OK;
+    if (*size > HEAD_BYTES) {
+        status = conv_archive_input_touch(archive, *data, HEAD_BYTES, err);
+        status = status ? status : check_head(item, *data, err);
+    }
+    return status ? status : conv_archive_input_touch(archive, *data, *size, err);
 }
 
 static const struct conv_item_ops item_ops = {
@@ -105,68 +125,50 @@ static enum conv_status refuse_size(struct conv_err *err)
                            "the member is larger than the memory for members of a stream");
 }
 
-// A content whose size is known at its end.
-static enum conv_status read_unknown(struct conv_archive_reader *reader,
-                                     struct conv_archive_body *body, size_t most,
+// The size may be known at the end only.
+static enum conv_status read_content(struct conv_archive_reader *reader,
+                                     const struct conv_item *item, size_t most,
                                      struct conv_err *err)
 {
-    size_t capacity = 0, size = 0;
-    for (;;) {
-        if (size == capacity) {
-            capacity = capacity ? 2 * capacity : 1 << 16;
-            uint8_t *data =
-                size <= most ? conv_archive_buffers_take(&body->unit->buffers, capacity) : NULL;
+    struct conv_archive_body *body = item->body;
+    bool unknown = body->member.size_unknown;
+    size_t capacity = unknown ? HEAD_BYTES : (size_t)body->member.size, size = 0;
+    ssize_t got = 1;
+    while (got > 0 && (unknown || size < capacity || !body->own)) {
+        if ((unknown ? size : capacity) > most)
+            return refuse_size(err);
+        if (!body->own || size == capacity) {
+            capacity = size > 0 ? 2 * capacity : capacity;
+            uint8_t *data = conv_archive_buffers_take(&body->unit->buffers, capacity);
             if (!data)
-                return size > most ? refuse_size(err)
-                                   : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+                return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
             if (size > 0)
                 memcpy(data, body->own, size);
             conv_archive_buffers_give(&body->unit->buffers, body->own);
             body->own = data;
         }
-        ssize_t got = reader->ops->read(reader, body->own + size, capacity - size, err);
-        if (got < 0)
+        size_t end = size < HEAD_BYTES && capacity > HEAD_BYTES ? HEAD_BYTES : capacity;
+        got = reader->ops->read(reader, body->own + size, end - size, err);
+        size += got > 0 ? (size_t)got : 0;
+        if (got < 0 || (got > 0 && size == HEAD_BYTES && check_head(item, body->own, err)))
             return err->status;
-        if (got == 0)
-            break;
-        size += (size_t)got;
     }
+    if (!unknown && size < capacity)
+        return conv_err_set(err, CONV_ERR_FORMAT, "damaged archive: the member is too short");
     body->member.size = size;
     body->member.size_unknown = false;
     return size > most ? refuse_size(err) : CONV_OK;
 }
 
-static enum conv_status read_known(struct conv_archive_reader *reader,
-                                   struct conv_archive_body *body, size_t most,
-                                   struct conv_err *err)
-{
-    if (body->member.size > most)
-        return refuse_size(err);
-    size_t size = (size_t)body->member.size, done = 0;
-    body->own = conv_archive_buffers_take(&body->unit->buffers, size);
-    if (!body->own)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
-    while (done < size) {
-        ssize_t got = reader->ops->read(reader, body->own + done, size - done, err);
-        if (got < 0)
-            return err->status;
-        if (got == 0)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged archive: the member is too short");
-        done += (size_t)got;
-    }
-    return CONV_OK;
-}
-
 static enum conv_status take_content(struct conv_archive_source *source,
-                                     struct conv_archive_body *body, struct conv_err *err)
+                                     const struct conv_item *item, struct conv_err *err)
 {
+    struct conv_archive_body *body = item->body;
     struct conv_archive_reader *reader = source->unit->reader;
-    size_t most = source->most;
     body->data = reader->ops->map ? reader->ops->map(reader) : NULL;
     if (body->data)
         return CONV_OK;
-    enum conv_status status = body->member.size_unknown ? read_unknown(reader, body, most, err)
-                                                        : read_known(reader, body, most, err);
+    enum conv_status status = read_content(reader, item, source->most, err);
     body->data = body->own;
     if (!status) {
         atomic_fetch_add(&source->held, (size_t)body->member.size);
@@ -238,7 +240,7 @@ static enum conv_source_step take_member(struct conv_archive_source *source,
             status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
     }
     if (!status && member->kind == CONV_ARCHIVE_FILE)
-        status = take_content(source, item->body, err);
+        status = take_content(source, item, err);
     if (!status)
         return CONV_SOURCE_ITEM;
     conv_item_release(item);
@@ -384,6 +386,7 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     if (unit->input.is_copy)
         atomic_fetch_add(&source->held, (size_t)unit->input.size);
     unit->target = target;
+    unit->max_pixels = source->max_pixels;
     atomic_init(&unit->uses, 1);
     source->is_broken = source->has_begun = false;
     enum conv_status status =

@@ -51,10 +51,13 @@ struct conv_archive_settings {
     bool several;     // the inputs are several archives, even if there is only one
     bool images_only; // other members than images are not copied
     bool first_frame; // of several images on standard input, one after the other, the first is read
+    size_t most_ahead; // bytes of a first image that are read to see whether others follow; 0: a
+                       // default
     // Archives are never mapped: a mapped file that becomes shorter ends the process, unless that
     // handles SIGBUS. Those that are read in any order are copied, up to `most_copied` bytes each.
     bool unmapped;
     size_t most_copied;
+    uint64_t max_pixels; // images of more are not read further than that shows; 0: they are
 };
 
 struct conv_archive_operands {

@@ -84,13 +84,6 @@ static void sift_down(struct balance *balance, int at)
     }
 }
 
-static void add_loads(struct balance *balance, const int *shards)
-{
-    memset(balance->loads, 0, (size_t)balance->count * sizeof balance->loads[0]);
-    for (size_t i = 0; i < balance->image_count; i++)
-        balance->loads[shards[i]] += balance->images[i].bytes;
-}
-
 static int find_extreme(const struct balance *balance, bool largest)
 {
     int found = 0;
@@ -184,7 +177,8 @@ static void distribute_all(struct balance *balance, int *shards)
 
 static void run_stages(struct balance *balance, int *shards, int *others)
 {
-    add_loads(balance, shards);
+    for (size_t i = 0; i < balance->image_count; i++)
+        balance->loads[shards[i]] += balance->images[i].bytes;
     share_surplus(balance, shards);
     if (is_balanced(balance, TOLERANCE))
         return;

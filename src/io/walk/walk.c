@@ -264,6 +264,7 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
     walk->folder.rules.omitted = walk->shape.below;
     walk->archive.rules = &walk->folder.rules;
     walk->archive.images_only = config->archives.images_only;
+    walk->archive.max_pixels = config->archives.max_pixels;
     walk->archive.passed = &walk->folder;
     walk->archive.usual = walk->archive.most = USUAL_BYTES;
     walk->list.fd = -1;
@@ -385,13 +386,6 @@ struct conv_walk_count conv_walk_count(const struct conv_walk *walk)
 
 // --- plans ---------------------------------------------------------------------------------------
 
-static uint64_t size_of(const struct conv_item *item)
-{
-    struct stat info;
-    bool known = item->ops->identify && item->ops->identify(item, &info);
-    return known && info.st_size > 0 ? (uint64_t)info.st_size : 0;
-}
-
 bool conv_walk_plan_has_pipe(const struct conv_walk_config *config)
 {
     struct stat info;
@@ -425,7 +419,7 @@ enum conv_status conv_walk_plan_fill(struct conv_shard_plan *plan,
         if (step != CONV_SOURCE_ITEM)
             continue;
         name_in_plan(name, &config->operands, &item);
-        status = conv_shard_plan_add(plan, name, size_of(&item), err);
+        status = conv_shard_plan_add(plan, name, conv_item_bytes(&item), err);
         conv_item_release(&item);
     }
     conv_walk_close(walk);

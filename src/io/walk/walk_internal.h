@@ -95,6 +95,7 @@ struct conv_archive_source {
     struct conv_folder_source *passed;     // counts what is skipped
     size_t usual, most;                    // as of conv_source_limit
     size_t spare;                          // bytes of unused buffers
+    uint64_t max_pixels;                   // as of struct conv_archive_settings
     // Outputs are files below links.folder: members need names that stay in it, and links cannot be
     // copied. NULL: outputs are archives, which take every name.
     struct conv_member_links links;

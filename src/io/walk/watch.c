@@ -200,13 +200,6 @@ static uint64_t digest_version(const struct stat *info)
     return conv_watch_digest((const char *)numbers, sizeof numbers);
 }
 
-// The version of the file that was handed out last may be handed out again.
-static void forget(struct conv_watch *watch, const char *path)
-{
-    if (watch->handed)
-        watch->handed[conv_watch_digest(path, strlen(path)) % VERSIONS].version = 0;
-}
-
 // Notes that this version is handed out; true if it was the last time, too.
 static bool is_known(struct conv_watch *watch, const char *path, const struct stat *info)
 {
@@ -290,8 +283,9 @@ bool conv_watched_has_rival(const struct conv_watched *watched, const char *name
     (void)conv_digest_set_add(&watch->contested, &stem, NULL, NULL);
     (void)conv_digest_set_add(&watch->contested, &output, NULL, NULL);
     bool has_rival = find(watch, watched->path, watched->root, false);
-    if (has_rival)
-        forget(watch, watched->path);
+    if (has_rival && watch->handed) // the version that was handed out last may be so again
+        watch->handed[conv_watch_digest(watched->path, strlen(watched->path)) % VERSIONS].version =
+            0;
     return has_rival;
 }
 
