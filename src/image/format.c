@@ -152,22 +152,6 @@ void conv_codec_trim(struct conv_codec *codec)
     conv_buffer_trim(&codec->file, codec->config.keep);
 }
 
-bool conv_codec_take_row(struct conv_codec *codec, struct conv_image *row,
-                         const struct conv_image *src, const struct conv_row_source *source, int y)
-{
-    size_t stride = conv_image_stride(src->width, src->depth);
-    *row = *src;
-    row->height = 1;
-    if (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride))
-        return false;
-    for (int c = 0; c < src->channels; c++)
-        row->plane[c].data =
-            source ? codec->row.data + (size_t)c * stride : conv_image_row(src, c, y);
-    if (source)
-        source->get(source->context, y, row);
-    return true;
-}
-
 // --- failures ------------------------------------------------------------------------------------
 
 enum conv_status conv_format_read_failure(const struct conv_format_fault *fault, size_t size,

@@ -323,11 +323,6 @@ void conv_codec_close(struct conv_codec *codec); // NULL is fine
 // Frees buffers larger than config.keep, the bytes of the last `encode` among them.
 void conv_codec_trim(struct conv_codec *codec);
 
-// Sets *row to row y of the planes of *src, or of `source` (else NULL), which it gets in
-// codec->row. False: out of memory.
-bool conv_codec_take_row(struct conv_codec *codec, struct conv_image *row,
-                         const struct conv_image *src, const struct conv_row_source *source, int y);
-
 // The coders that a device may have.
 enum conv_device_coder { CONV_DEVICE_PNG, CONV_DEVICE_JPEG, CONV_DEVICE_CODERS };
 
@@ -466,7 +461,7 @@ struct conv_format {
 
     // Encodes without metadata into memory that it takes once, and sets *size to the bytes of the
     // file. `source` NULL: the planes of *src; otherwise only its shape is used. CONV_ERR_MEMORY
-    // also if `room` has none. NULL: not possible.
+    // also if `room` has none. Of the formats that conv.h encodes to; else NULL.
     enum conv_status (*encode_into)(struct conv_codec *codec, const struct conv_image *src,
                                     const struct conv_row_source *source,
                                     const struct conv_file_room *room, size_t *size,

@@ -99,6 +99,24 @@ static void put_parts(struct conv_encoded *encoded, const uint8_t *file, size_t 
         encoded->size += encoded->part[i].size;
 }
 
+// Sets *row to row y of the planes of *src, or of `source` (else NULL), which it gets in
+// codec->row. False: out of memory.
+static bool take_row(struct conv_codec *codec, struct conv_image *row, const struct conv_image *src,
+                     const struct conv_row_source *source, int y)
+{
+    size_t stride = conv_image_stride(src->width, src->depth);
+    *row = *src;
+    row->height = 1;
+    if (source && !conv_buffer_reserve(&codec->row, CONV_IMAGE_MAX_CHANNELS * stride))
+        return false;
+    for (int c = 0; c < src->channels; c++)
+        row->plane[c].data =
+            source ? codec->row.data + (size_t)c * stride : conv_image_row(src, c, y);
+    if (source)
+        source->get(source->context, y, row);
+    return true;
+}
+
 static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_image *src,
                                     const struct conv_row_source *source, int from, int to,
                                     struct conv_err *err)
@@ -106,7 +124,7 @@ static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_
     struct conv_image row;
     for (int y = from; y < to; y++) {
         unsigned least = 255;
-        if (!conv_codec_take_row(codec, &row, src, source, y))
+        if (!take_row(codec, &row, src, source, y))
             return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
         for (int x = 0; x < src->width; x++)
             least &= row.plane[row.channels - 1].data[x];

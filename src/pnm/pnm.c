@@ -447,66 +447,43 @@ static struct conv_image written(const struct conv_image *image, int kind)
     return part;
 }
 
-static bool is_opaque(const struct conv_image *row)
+static bool is_opaque(const struct conv_image *image, int y)
 {
-    const struct conv_plane *alpha = &row->plane[row->channels - 1];
-    unsigned least = row->depth == 8 ? 255 : MOST_VALUE;
-    for (int x = 0; x < row->width; x++)
-        least &=
-            row->depth == 8 ? alpha->data[x] : ((const uint16_t *)(const void *)alpha->data)[x];
-    return least == (row->depth == 8 ? 255u : MOST_VALUE);
+    const uint8_t *alpha = conv_image_row(image, image->channels - 1, y);
+    unsigned most = image->depth == 8 ? 255 : MOST_VALUE, least = most;
+    for (int x = 0; x < image->width; x++)
+        least &= conv_image_get(alpha, image->depth, x);
+    return least == most;
 }
 
-static void join(const struct conv_filter_rows *joins, uint8_t *to, const struct conv_image *row)
+static void join(const struct conv_filter_rows *joins, uint8_t *to, const struct conv_image *image,
+                 int y)
 {
     const uint8_t *planes[CONV_IMAGE_MAX_CHANNELS];
-    for (int c = 0; c < row->channels; c++)
-        planes[c] = row->plane[c].data;
-    if (row->depth == 8)
-        joins->join(to, planes, row->channels, (size_t)row->width);
+    for (int c = 0; c < image->channels; c++)
+        planes[c] = conv_image_row(image, c, y);
+    if (image->depth == 8)
+        joins->join(to, planes, image->channels, (size_t)image->width);
     else
-        conv_interleave_join(to, row, 0);
+        conv_interleave_join(to, image, y);
 }
 
 // Rows `from` to `end` - 1 as a file has them.
-static enum conv_status join_rows(struct conv_codec *codec, const struct conv_image *src,
-                                  const struct conv_row_source *source, int kind, int from, int end,
-                                  uint8_t *to, struct conv_err *err)
+static enum conv_status join_rows(struct conv_codec *codec, const struct conv_image *src, int kind,
+                                  int from, int end, uint8_t *to, struct conv_err *err)
 {
     const struct conv_filter_rows *joins = conv_filter_rows_choose(conv_cpu_features());
-    struct conv_image row = written(src, kind);
-    size_t bytes = conv_interleave_bytes(&row);
+    const struct conv_image part = written(src, kind);
+    size_t bytes = conv_interleave_bytes(&part);
     for (int y = from; y < end; y++, to += bytes) {
-        if (!conv_codec_take_row(codec, &row, src, source, y))
-            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-        if (kind != 7 && src->channels % 2 == 0 && !is_opaque(&row))
+        if (kind != 7 && src->channels % 2 == 0 && !is_opaque(src, y))
             return conv_err_advise(err, CONV_ERR_UNSUPPORTED, CONV_HINT_OTHER_FORMAT,
                                    "%s cannot hold its transparent pixels", codec->format->name);
-        row = written(&row, kind);
-        join(joins, to, &row);
+        join(joins, to, &part, y);
         if (is_to_stop(codec, y, bytes))
             return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     }
     return CONV_OK;
-}
-
-static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_row_source *source,
-                                    const struct conv_file_room *room, size_t *size,
-                                    struct conv_err *err)
-{
-    char head[HEAD_MOST];
-    int kind = kind_of(codec, src, err);
-    if (kind == 0)
-        return CONV_ERR_UNSUPPORTED;
-    struct conv_image part = written(src, kind);
-    size_t head_size = write_head(head, kind, src);
-    *size = head_size + conv_interleave_bytes(&part) * (size_t)src->height;
-    uint8_t *to = room->take(room->context, *size);
-    if (!to)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", *size);
-    memcpy(to, head, head_size);
-    return join_rows(codec, src, source, kind, 0, src->height, to + head_size, err);
 }
 
 static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
@@ -523,7 +500,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     uint8_t *data = codec->file.data;
     size_t head = from == 0 ? write_head((char *)data, kind, src) : 0;
     *file = (struct conv_encoded){.part = {{data, head + rows}}, .size = head + rows};
-    return join_rows(codec, src, NULL, kind, from, to, data + head, err);
+    return join_rows(codec, src, kind, from, to, data + head, err);
 }
 
 static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
@@ -566,7 +543,6 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
         .encode_bytes = encode_bytes,                                                              \
         .decode = decode,                                                                          \
         .encode = encode,                                                                          \
-        .encode_into = encode_into,                                                                \
         .decodes_bands = decodes_bands,                                                            \
         .encodes_bands = encodes_bands,                                                            \
     }

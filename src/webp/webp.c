@@ -317,28 +317,15 @@ static int may_continue(int, const WebPPicture *picture)
 }
 
 // Fills a row of 0xAARRGGBB.
-static void put_row(uint32_t *to, const struct conv_image *row)
+static void put_row(uint32_t *to, const struct conv_image *src, int y)
 {
-    const uint8_t *r = row->plane[0].data, *g = r, *b = r;
-    const uint8_t *alpha = row->alpha ? row->plane[row->channels - 1].data : NULL;
-    if (row->channels >= 3)
-        g = row->plane[1].data, b = row->plane[2].data;
-    for (int x = 0; x < row->width; x++)
+    const uint8_t *r = conv_image_row(src, 0, y), *g = r, *b = r;
+    const uint8_t *alpha = src->alpha ? conv_image_row(src, src->channels - 1, y) : NULL;
+    if (src->channels >= 3)
+        g = conv_image_row(src, 1, y), b = conv_image_row(src, 2, y);
+    for (int x = 0; x < src->width; x++)
         to[x] = (alpha ? (uint32_t)alpha[x] : 255u) << 24 | (uint32_t)r[x] << 16 |
                 (uint32_t)g[x] << 8 | b[x];
-}
-
-static bool fill(struct conv_codec *codec, WebPPicture *picture, const struct conv_image *src,
-                 const struct conv_row_source *source)
-{
-    struct conv_image row;
-    bool good = WebPPictureAlloc(picture);
-    for (int y = 0; y < src->height && good; y++) {
-        good = conv_codec_take_row(codec, &row, src, source, y);
-        if (good)
-            put_row(picture->argb + (ptrdiff_t)y * picture->argb_stride, &row);
-    }
-    return good;
 }
 
 // A quality, and an input that has lost detail already, ask for lossy compression.
@@ -353,10 +340,9 @@ static bool configure(WebPConfig *config, const struct conv_codec_config *asked,
     return lossy || WebPConfigLosslessPreset(config, LOSSLESS_LEVEL);
 }
 
-// To the codec's file.
-static enum conv_status encode_to(struct conv_codec *codec, const struct conv_image *src,
-                                  const struct conv_row_source *source,
-                                  const struct conv_metadata *metadata, struct conv_err *err)
+static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
+                               const struct conv_metadata *metadata, int, int,
+                               struct conv_encoded *file, struct conv_err *err)
 {
     struct own *own = (struct own *)codec;
     WebPConfig config;
@@ -375,41 +361,20 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
     picture.progress_hook = may_continue;
     picture.user_data = codec;
     own->file.size = 0;
-    bool filled = fill(codec, &picture, src, source),
-         done = filled && WebPEncode(&config, &picture);
+    bool taken = WebPPictureAlloc(&picture);
+    for (int y = 0; y < src->height && taken; y++)
+        put_row(picture.argb + (ptrdiff_t)y * picture.argb_stride, src, y);
+    bool done = taken && WebPEncode(&config, &picture);
     WebPEncodingError code = picture.error_code;
     WebPPictureFree(&picture);
-    fault.no_memory = !filled || code == VP8_ENC_ERROR_OUT_OF_MEMORY ||
+    fault.no_memory = !taken || code == VP8_ENC_ERROR_OUT_OF_MEMORY ||
                       code == VP8_ENC_ERROR_BITSTREAM_OUT_OF_MEMORY ||
                       code == VP8_ENC_ERROR_BAD_WRITE;
     fault.cancelled = code == VP8_ENC_ERROR_USER_ABORT;
-    return done ? CONV_OK : conv_format_write_failure(&fault, err);
-}
-
-static enum conv_status encode(struct conv_codec *codec, const struct conv_image *src,
-                               const struct conv_metadata *metadata, int, int,
-                               struct conv_encoded *file, struct conv_err *err)
-{
-    struct own *own = (struct own *)codec;
-    enum conv_status status = encode_to(codec, src, NULL, metadata, err);
-    if (!status)
-        put_parts(file, own->head, own->file.mem, own->file.size, src, metadata);
-    return status;
-}
-
-static enum conv_status encode_into(struct conv_codec *codec, const struct conv_image *src,
-                                    const struct conv_row_source *source,
-                                    const struct conv_file_room *room, size_t *size,
-                                    struct conv_err *err)
-{
-    struct own *own = (struct own *)codec;
-    enum conv_status status = encode_to(codec, src, source, NULL, err);
-    uint8_t *to = status ? NULL : room->take(room->context, own->file.size);
-    if (!status && !to)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", own->file.size);
-    if (to)
-        memcpy(to, own->file.mem, *size = own->file.size);
-    return status;
+    if (!done)
+        return conv_format_write_failure(&fault, err);
+    put_parts(file, own->head, own->file.mem, own->file.size, src, metadata);
+    return CONV_OK;
 }
 
 static size_t encode_bytes(const struct conv_codec_config *, const struct conv_image *shape,
@@ -441,5 +406,4 @@ const struct conv_format conv_webp_format = {
     .encode_bytes = encode_bytes,
     .decode = decode,
     .encode = encode,
-    .encode_into = encode_into,
 };
