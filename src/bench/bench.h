@@ -115,11 +115,6 @@ enum conv_status conv_bench_codec(const struct conv_bench_options *options, stru
 
 // --- for all of them -----------------------------------------------------------------------------
 
-// Writes the page around what `print` writes, a JSON value. CONV_ERR_MEMORY, CONV_ERR_IO.
-enum conv_status conv_bench_page_finish(struct conv_page *page,
-                                        void (*print)(const void *context, FILE *stream),
-                                        const void *context, struct conv_err *err);
-
 // Sets the name of a machine, of CONV_BENCH_MACHINE bytes: "one core of Xeon", "16 cores of Xeon";
 // `cores` 0: of the CUDA device.
 void conv_bench_describe_machine(const struct conv_bench_options *options, int cores, char *name);

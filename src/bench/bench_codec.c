@@ -136,9 +136,10 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
     if (row->kind == ENCODE)
         return round == 0 ? conv_bench_read_back(&bench->reader, &bytes, &bench->reference, err)
                           : CONV_OK;
-    return conv_bench_images_equal(&bench->reference, &bench->got)
-               ? CONV_OK
-               : conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
+    struct conv_image_difference first;
+    return conv_image_differ(&bench->reference, &bench->got, &first)
+               ? conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels")
+               : CONV_OK;
 }
 
 static bool has_enough(const struct row *row, int round)
@@ -167,8 +168,8 @@ static enum conv_status run_round(struct bench *bench, int round, struct conv_er
     for (int i = 0; i < bench->all.count; i++) {
         show_progress(bench, round, i);
         const struct conv_bench_image *image = &bench->all.images[i];
-        conv_bench_images_place(&bench->reference, &image->header.shape, bench->planes[0].data);
-        conv_bench_images_place(&bench->got, &image->header.shape, bench->planes[1].data);
+        conv_image_lay_out(&bench->reference, &image->header.shape, bench->planes[0].data);
+        conv_image_lay_out(&bench->got, &image->header.shape, bench->planes[1].data);
         enum conv_status status =
             conv_libpng_decode(&bench->scratch, image->file.data, image->file.size, &image->header,
                                &bench->reference, NULL, NULL, err);

@@ -3,8 +3,6 @@
 // measure several threads and a device.
 #pragma once
 
-#include <string.h>
-
 #include "bench/bench.h"
 #include "png/png.h"
 #include "run/job.h"
@@ -21,7 +19,7 @@ struct conv_bench_image {
 // Starts as {0}.
 struct conv_bench_images {
     struct conv_bench_image *images;
-    int count, capacity;
+    int count;
     size_t most_bytes; // of the largest image's planes
     uint64_t samples;  // bytes of all channels of all images
     uint64_t pixels;
@@ -54,31 +52,6 @@ enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
                                       const struct conv_encoded *bytes,
                                       const struct conv_image *image, struct conv_err *err);
 void conv_bench_reader_free(struct conv_bench_reader *reader);
-
-// True if two images of one shape have the same samples.
-static inline bool conv_bench_images_equal(const struct conv_image *a, const struct conv_image *b)
-{
-    size_t row = (size_t)a->width * (size_t)(a->depth / 8);
-    for (int c = 0; c < a->channels; c++)
-        for (int y = 0; y < a->height; y++)
-            if (memcmp(a->plane[c].data + y * a->plane[c].stride,
-                       b->plane[c].data + y * b->plane[c].stride, row) != 0)
-                return false;
-    return true;
-}
-
-// Sets *image to that shape with consecutive planes. Returns their bytes.
-static inline size_t conv_bench_images_place(struct conv_image *image,
-                                             const struct conv_image *shape, uint8_t *planes)
-{
-    *image = *shape;
-    size_t bytes = conv_image_plane_bytes(shape->width, shape->height, shape->depth);
-    for (int c = 0; c < shape->channels; c++) {
-        image->plane[c].data = planes ? planes + (size_t)c * bytes : NULL;
-        image->plane[c].stride = (ptrdiff_t)conv_image_stride(shape->width, shape->depth);
-    }
-    return bytes * (size_t)shape->channels;
-}
 
 // conv bench codec FOLDER -j N: the CPU's coders alone on N threads at once, without files, filters
 // or a device: the upper bound of a run with N workers that decodes and encodes on the CPU. The

@@ -35,7 +35,7 @@ static enum conv_status code(struct thread *thread, const struct conv_bench_imag
     enum conv_status status = CONV_OK;
     if (work != ENCODE) {
         struct conv_image decoded;
-        conv_bench_images_place(&decoded, &image->header.shape, thread->planes);
+        conv_image_lay_out(&decoded, &image->header.shape, thread->planes);
         status = conv_png_format.decode(thread->codec, image->file.data, image->file.size,
                                         &image->header, &decoded, NULL, &thread->err);
     }

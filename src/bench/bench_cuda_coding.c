@@ -93,7 +93,7 @@ static bool make_planes(struct coding *coding, size_t at[])
     for (int i = 0; i < coding->test->in_flight; i++) {
         const struct conv_image *image = &image_of(coding, i)->image;
         at[i] = bytes;
-        bytes += plane_bytes(image) * (size_t)image->channels;
+        bytes += conv_image_bytes(image);
     }
     coding->d_planes = take(coding, bytes);
     for (int i = 0; i < coding->test->in_flight && !coding->test->decode; i++) {
@@ -234,19 +234,20 @@ static void check_decoded(struct coding *coding, const size_t planes[])
     int first = test->in_flight - test->image_count;
     for (int i = first < 0 ? 0 : first; i < test->in_flight && !coding->code; i++) {
         const struct conv_image *image = &image_of(coding, i)->image;
-        size_t bytes = plane_bytes(image) * (size_t)image->channels;
+        size_t bytes = conv_image_bytes(image);
         uint8_t *memory = malloc(bytes);
         uint32_t state = CONV_DECODE_RESULTS;
         struct conv_image got;
+        struct conv_image_difference where;
         if (!memory)
             return note(coding, cudaErrorMemoryAllocation);
-        conv_bench_images_place(&got, image, memory);
+        conv_image_lay_out(&got, image, memory);
         copy(coding, memory, coding->d_planes + planes[i], bytes, cudaMemcpyDeviceToHost);
         copy(coding, &state, coding->d_out + (size_t)i * sizeof state, sizeof state,
              cudaMemcpyDeviceToHost);
         if (!coding->code)
             note(coding, cudaStreamSynchronize(coding->stream));
-        test->wrong += state != CONV_DECODE_DECODED || !conv_bench_images_equal(image, &got);
+        test->wrong += state != CONV_DECODE_DECODED || conv_image_differ(image, &got, &where);
         free(memory);
     }
 }

@@ -84,8 +84,7 @@ static bool stage(struct conv_bench_device *bench, struct conv_job *job,
         return false;
     const struct conv_image *in = &job->placed.in;
     if (bench->image_bytes == 0)
-        bench->image_bytes =
-            conv_image_plane_bytes(in->width, in->height, in->depth) * (size_t)in->channels;
+        bench->image_bytes = conv_image_bytes(in);
     // A damaged image leaves arbitrary samples, which take as long to filter.
     (void)conv_stages_decode(config, codec, job);
     return true;

@@ -11,27 +11,16 @@
 
 // --- files ---------------------------------------------------------------------------------------
 
-static struct conv_bench_image *new_image(struct conv_bench_images *all)
-{
-    if (all->count == all->capacity) {
-        int capacity = all->capacity ? 2 * all->capacity : 64;
-        struct conv_bench_image *images =
-            realloc(all->images, (size_t)capacity * sizeof *all->images);
-        if (!images)
-            return NULL;
-        all->images = images;
-        all->capacity = capacity;
-    }
-    all->images[all->count] = (struct conv_bench_image){0};
-    return &all->images[all->count++];
-}
-
 static enum conv_status load_image(struct conv_bench_images *images, struct conv_job *job,
                                    const struct conv_pipeline_config *config)
 {
-    struct conv_bench_image *image = new_image(images);
-    if (!image)
+    struct conv_bench_image *all =
+        conv_array_grow(images->images, (size_t)images->count, sizeof *all);
+    if (!all)
         return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+    images->images = all;
+    struct conv_bench_image *image = &all[images->count++];
+    *image = (struct conv_bench_image){0};
     // The list of images may move: the job fills a file of its own.
     struct conv_file file = {0};
     job->file = &file;
@@ -49,8 +38,7 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
     if (status)
         return status;
     const struct conv_image *shape = &image->header.shape;
-    size_t planes =
-        conv_image_plane_bytes(shape->width, shape->height, shape->depth) * (size_t)shape->channels;
+    size_t planes = conv_image_bytes(shape);
     images->most_bytes = planes > images->most_bytes ? planes : images->most_bytes;
     images->samples += conv_interleave_bytes(shape) * (size_t)shape->height;
     images->pixels += (uint64_t)shape->width * (uint64_t)shape->height;
@@ -116,11 +104,11 @@ void conv_bench_images_free(struct conv_bench_images *images)
 
 enum conv_status conv_bench_images_take(struct conv_bench_image *image, struct conv_err *err)
 {
-    size_t bytes = conv_bench_images_place(&image->image, &image->header.shape, NULL);
-    image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, bytes);
+    const struct conv_image *shape = &image->header.shape;
+    image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, conv_image_bytes(shape));
     if (!image->planes)
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_images_place(&image->image, &image->header.shape, image->planes);
+    conv_image_lay_out(&image->image, shape, image->planes);
     return CONV_OK;
 }
 
@@ -171,6 +159,7 @@ enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
 {
     struct conv_image_header header;
     struct conv_image got;
+    struct conv_image_difference first;
     reader->file.size = 0;
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         if (!conv_buffer_append(&reader->file, bytes->part[i].data, bytes->part[i].size))
@@ -182,12 +171,12 @@ enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
     if (header.shape.width != image->width || header.shape.height != image->height ||
         header.shape.channels != image->channels || header.shape.depth != image->depth)
         return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
-    if (!conv_buffer_reserve(&reader->planes, conv_bench_images_place(&got, image, NULL)))
+    if (!conv_buffer_reserve(&reader->planes, conv_image_bytes(image)))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    conv_bench_images_place(&got, image, reader->planes.data);
+    conv_image_lay_out(&got, image, reader->planes.data);
     status = conv_libpng_decode(&reader->scratch, reader->file.data, reader->file.size, &header,
                                 &got, NULL, NULL, err);
-    return status || conv_bench_images_equal(image, &got)
+    return status || !conv_image_differ(image, &got, &first)
                ? status
                : conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
 }

@@ -111,7 +111,7 @@ enum conv_status conv_bench_kernels_page(const struct conv_bench_options *option
                                  .border_value = options->choice->filter.border_value,
                                  .limits = options->choice->machine.limits,
                              });
-    return conv_bench_page_finish(page, print_record, &record, err);
+    return conv_page_finish(page, print_record, &record, err);
 }
 
 // -------------------------------------------------------------------------------------------------

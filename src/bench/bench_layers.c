@@ -138,10 +138,6 @@ static enum conv_status run_variant(struct bench *bench, struct conv_layer_plan 
                                     enum conv_bench_kind kind, struct conv_err *err)
 {
     const struct conv_layer_variant *variant = plan->variant;
-    void *packed = aligned_alloc(64, (plan->packed_bytes + 64) / 64 * 64);
-    if (!packed)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
-    conv_layer_plan_pack(plan, packed);
     enum conv_status status = measure_yardsticks(bench, err);
     if (!status)
         status = conv_bench_layers_place_use(&bench->place, plan, err);
@@ -155,7 +151,6 @@ static enum conv_status run_variant(struct bench *bench, struct conv_layer_plan 
         skip_line(bench, kind, variant->name, err->text);
         status = CONV_OK;
     }
-    free(packed);
     return status;
 }
 

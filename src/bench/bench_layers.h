@@ -63,7 +63,8 @@ struct conv_bench_layers_place { // starts as {0}
     size_t bytes;
     // Of the plan in use.
     struct conv_layer_plan *plan;
-    uint8_t *packed, *scratch;
+    void *weights;             // packed
+    uint8_t *packed, *scratch; // CUDA: the weights
     size_t packed_bytes, scratch_bytes;
     size_t pad_bytes; // CUDA: of padded input, at the beginning of `scratch`
     // Of the current run.
@@ -77,7 +78,8 @@ enum conv_status conv_bench_layers_place_open(struct conv_bench_layers_place *pl
                                               const struct conv_bench_layers_data *data, int number,
                                               struct conv_err *err);
 void conv_bench_layers_place_close(struct conv_bench_layers_place *place); // half-built is fine
-// Sets the plan of later runs, which outlives them. CONV_ERR_LIMIT as for open.
+// Sets the plan of later runs, which outlives them, and packs its weights. CONV_ERR_LIMIT as for
+// open.
 enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *place,
                                              struct conv_layer_plan *plan, struct conv_err *err);
 // The yardsticks: copies as many bytes as the images read and write, half of them read; then

@@ -231,6 +231,7 @@ static void release_plan(struct conv_bench_layers_place *place)
     place->ops->release(place->packed, place->packed_bytes);
     place->ops->release(place->scratch, place->scratch_bytes);
     place->packed = place->scratch = NULL;
+    free(place->weights);
 }
 
 void conv_bench_layers_place_close(struct conv_bench_layers_place *place)
@@ -249,6 +250,10 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
     enum conv_status status = CONV_OK;
     release_plan(place);
     place->plan = plan;
+    place->weights = aligned_alloc(64, (plan->packed_bytes + 64) / 64 * 64);
+    if (!place->weights)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+    conv_layer_plan_pack(plan, place->weights);
     place->packed_bytes = on_cuda(place) ? plan->packed_bytes : 0;
     const struct conv_layer_shape *shape = &plan->shape; // padded; variants for CPUs do that
     place->pad_bytes = plan->pads

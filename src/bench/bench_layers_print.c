@@ -48,15 +48,14 @@ void conv_bench_layers_describe(const struct conv_bench_layers_data *data, const
         {"padding", layer->pad_top, layer->pad_left, 0},
         {"groups", layer->groups, layer->groups, 1},
     };
-    int used = snprintf(text, size, "%d%s%d, %d%s%d, %d%s%d", layer->channels, to, layer->maps,
-                        data->shape.height, times, data->shape.width, layer->kernel_height, times,
-                        layer->kernel_width);
-    for (int i = 0; i < 4 && used < (int)size; i++) {
-        if (steps[i].y == steps[i].usual && steps[i].x == steps[i].usual)
-            continue;
-        used += snprintf(text + used, size - (size_t)used, ", %s %d", steps[i].name, steps[i].y);
-        if (steps[i].x != steps[i].y && used < (int)size)
-            used += snprintf(text + used, size - (size_t)used, "%s%d", times, steps[i].x);
+    snprintf(text, size, "%d%s%d, %d%s%d, %d%s%d", layer->channels, to, layer->maps,
+             data->shape.height, times, data->shape.width, layer->kernel_height, times,
+             layer->kernel_width);
+    for (int i = 0; i < 4; i++) {
+        if (steps[i].y != steps[i].usual || steps[i].x != steps[i].usual)
+            conv_text_add(text, size, ", ", "%s %d", steps[i].name, steps[i].y);
+        if (steps[i].x != steps[i].y)
+            conv_text_add(text, size, times, "%d", steps[i].x);
     }
 }
 
@@ -247,7 +246,7 @@ static enum conv_status write_page(const struct conv_bench_options *options,
             conv_page_fact(page, "limits", "%s: copy %.1f GB/s, multiply-adds %.3g TFLOP/s",
                            at[p].machine, at[p].copy_gb_per_s, at[p].fma_rate);
     conv_page_machine(page, options->choice->machine.limits);
-    return conv_bench_page_finish(page, print_json, result, err);
+    return conv_page_finish(page, print_json, result, err);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -83,10 +83,6 @@ static enum conv_status time_plan(struct sweep *sweep, double *ms, struct conv_e
     double times[MOST_RUNS];
     uint64_t ns, start = 0;
     int count = -1; // the first run is of cold code
-    void *packed = aligned_alloc(64, (sweep->plan.packed_bytes + 64) / 64 * 64);
-    if (!packed)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
-    conv_layer_plan_pack(&sweep->plan, packed);
     enum conv_status status = conv_bench_layers_place_use(&sweep->place, &sweep->plan, err);
     for (; !status && count < MOST_RUNS &&
            (count < LEAST_RUNS || conv_clock_ns() - start < ENOUGH_NS);
@@ -98,7 +94,6 @@ static enum conv_status time_plan(struct sweep *sweep, double *ms, struct conv_e
             start = conv_clock_ns();
         times[count < 0 ? 0 : count] = (double)ns;
     }
-    free(packed);
     if (!status)
         *ms = conv_stat_median(times, count) / 1e6;
     return status;

@@ -81,11 +81,9 @@ static void show_traces(const struct bench *bench, struct conv_page *page)
         timeline->trace = bench->traces[i];
         snprintf(timeline->title, sizeof timeline->title, "%d %s%s", count,
                  bench->table.async ? "stream" : "worker", count == 1 ? "" : "s");
-        if (bench->staged) {
-            size_t used = strlen(timeline->title);
-            snprintf(timeline->title + used, sizeof timeline->title - used,
-                     ": groups begun within %d ms", CONV_BENCH_DEVICE_TRACED_MS);
-        }
+        if (bench->staged)
+            conv_text_add(timeline->title, sizeof timeline->title, ": ",
+                          "groups begun within %d ms", CONV_BENCH_DEVICE_TRACED_MS);
     }
 }
 
@@ -199,7 +197,7 @@ static enum conv_status write_page(struct bench *bench, struct conv_err *err)
                                  .ops = devices->ops,
                                  .limits = options->choice->machine.limits,
                              });
-    return conv_bench_page_finish(page, conv_streams_table_print_json, table, err);
+    return conv_page_finish(page, conv_streams_table_print_json, table, err);
 }
 
 enum conv_status conv_bench_streams(const struct conv_bench_options *options, struct conv_err *err)

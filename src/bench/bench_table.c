@@ -325,21 +325,6 @@ void conv_bench_table_print_csv(const struct conv_bench_table *table, const char
 
 // --- for all benchmarks --------------------------------------------------------------------------
 
-enum conv_status conv_bench_page_finish(struct conv_page *page,
-                                        void (*print)(const void *context, FILE *stream),
-                                        const void *context, struct conv_err *err)
-{
-    char *record = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&record, &size);
-    if (memory)
-        print(context, memory);
-    bool whole = memory && fclose(memory) == 0;
-    enum conv_status status = conv_page_finish(page, whole ? record : NULL, err);
-    free(record);
-    return status;
-}
-
 void conv_bench_describe_machine(const struct conv_bench_options *options, int cores, char *name)
 {
     char model[64];

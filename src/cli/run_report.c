@@ -125,32 +125,26 @@ static void write_title(struct conv_run_report *report, const char *verb)
                         totals->seconds < 100 ? 2 : 0, totals->seconds, failed);
 }
 
+static void print_summary(const void *context, FILE *stream)
+{
+    const struct conv_run_report *report = context;
+    conv_json_summary(stream, &report->config, &report->totals, report->code);
+}
+
 static enum conv_status write_page(struct conv_run_report *report, struct conv_err *err)
 {
     struct conv_page *page = &report->page;
     bool dry = report->config.dry_run, layer = report->options->command == CONV_COMMAND_LAYER;
-    char *record = NULL;
-    size_t size = 0;
     page->kind = layer ? (dry ? "conv layer, a dry run" : "conv layer, a run")
                        : (dry ? "conv, a dry run" : "conv, a run");
     page->timelines[0].trace = report->trace;
     page->timeline_count = 1;
     page->samples = &report->samples;
     write_title(report, layer ? "passed through" : "filtered with");
-    FILE *memory = open_memstream(&record, &size);
-    if (!memory)
-        return conv_err_errno(err, errno, "cannot write the page");
-    conv_json_summary(memory, &report->config, &report->totals, report->code);
-    if (fclose(memory) != 0 || !record) {
-        free(record);
-        return conv_err_errno(err, errno, "cannot write the page");
-    }
     page->note = report->stop > 0 ? "A signal ended the run: this is what was done until then."
                                   : report->samples.warning;
     page->config = &report->config;
-    enum conv_status status = conv_page_finish(page, record, err);
-    free(record);
-    return status;
+    return conv_page_finish(page, print_summary, report, err);
 }
 
 // -------------------------------------------------------------------------------------------------

@@ -369,7 +369,7 @@ static void write_pairs(FILE *file, const struct conv_page *page)
     fputc(']', file);
 }
 
-static void write_data(FILE *file, const struct conv_page *page, const char *record)
+static void write_data(FILE *file, const struct conv_page *page)
 {
     const struct conv_report_config *config = page->config;
     time_t now = time(NULL);
@@ -398,11 +398,12 @@ static void write_data(FILE *file, const struct conv_page *page, const char *rec
     fputs(",\"timelines\":", file);
     if (!write_timelines(file, page))
         fputs("[]", file);
-    fprintf(file, ",\"record\":%s}", record);
+    fputs(",\"record\":", file);
 }
 
 // The viewer has a mark for each of its parts and for the data: "{{css}}".
-static void write_page(FILE *file, const struct conv_page *page, const char *record)
+static void write_page(FILE *file, const struct conv_page *page,
+                       void (*record)(const void *context, FILE *stream), const void *context)
 {
     const char *text = page_html, *mark;
     while ((mark = strstr(text, "{{"))) {
@@ -413,25 +414,29 @@ static void write_page(FILE *file, const struct conv_page *page, const char *rec
             fputs(page_js, file);
         else if (strncmp(mark, "{{version}}", 11) == 0)
             fputs(CONV_VERSION, file);
-        else
-            write_data(file, page, record);
+        else {
+            write_data(file, page);
+            record(context, file);
+            fputc('}', file);
+        }
         text = strstr(mark, "}}") + 2;
     }
     fputs(text, file);
 }
 
-enum conv_status conv_page_finish(struct conv_page *page, const char *record, struct conv_err *err)
+enum conv_status conv_page_finish(struct conv_page *page,
+                                  void (*record)(const void *context, FILE *stream),
+                                  const void *context, struct conv_err *err)
 {
-    bool bad = !record || (page->facts && fclose(page->facts) != 0);
-    if (record)
-        page->facts = NULL;
+    bool bad = page->facts && fclose(page->facts) != 0;
+    page->facts = NULL;
     if (bad) // glibc's fclose() does not report a memory stream that ran out of memory
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the page");
     FILE *file = page->file;
     struct conv_stall *stall = conv_stall_of(page->stall, file);
     page->file = NULL;
     conv_stall_begin(stall);
-    write_page(file, page, record);
+    write_page(file, page, record, context);
     enum conv_status status = conv_standard_close(file, "the page ", page->path, err);
     conv_stall_end(stall);
     return status;

@@ -90,8 +90,10 @@ void conv_page_machine(struct conv_page *page, const struct conv_limits *limits)
 // any more is skipped. page_crops.c
 void conv_page_take_pairs(struct conv_page *page, const struct conv_samples *samples);
 
-// Writes the page around `record`, JSON, and closes the file. `record` NULL: out of memory.
-// CONV_ERR_MEMORY, CONV_ERR_IO.
-enum conv_status conv_page_finish(struct conv_page *page, const char *record, struct conv_err *err);
+// Writes the page around what `record` prints, a JSON value, and closes the file. CONV_ERR_MEMORY,
+// CONV_ERR_IO.
+enum conv_status conv_page_finish(struct conv_page *page,
+                                  void (*record)(const void *context, FILE *stream),
+                                  const void *context, struct conv_err *err);
 
 void conv_page_close(struct conv_page *page); // fine before opening and after finishing

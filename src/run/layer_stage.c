@@ -330,8 +330,7 @@ static enum conv_status write_place(struct conv_scheduler *s, struct conv_job *j
     if (status || s->config->no_save)
         return status;
     uint64_t start = conv_trace_begin(CONV_STAGE_WRITE);
-    size_t used = strlen(job->output.path);
-    snprintf(job->output.path + used, sizeof job->output.path - used, "[%lld]", (long long)index);
+    conv_text_add(job->output.path, sizeof job->output.path, "", "[%lld]", (long long)index);
     job->record.bytes_out = plan->result_bytes;
     status = conv_tensor_writer_write(&collect->writer, (uint64_t)index * plan->result_bytes,
                                       result, plan->result_bytes, &job->err);
