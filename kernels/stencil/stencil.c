@@ -227,8 +227,9 @@ void conv_stencil_init(struct conv_stencil *stencil, const struct conv_filter *f
         .magnitude = filter->magnitude,
         .keeps = filter->threshold > 0 && !filter->magnitude,
         .floats = float_samples,
-        .decimated = filter->decimated,
     };
+    if (!float_samples)
+        stencil->decimated = filter->decimated;
     if (float_samples && filter->real.sigma > 0)
         init_coarse(stencil, filter);
     else if (stencil->decimated.step)

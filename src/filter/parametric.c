@@ -131,15 +131,6 @@ static void make_blur(struct result *result, const struct numbers *given)
     make_product(result, line, side);
 }
 
-// True if 32 bits hold its sums of 16-bit samples, so that a matrix is fast at every depth.
-static bool has_small_sums(const struct conv_filter *filter)
-{
-    double sum = 0;
-    for (int i = 0; i < filter->width * filter->height; i++)
-        sum += fabs(filter->coef[i]);
-    return sum <= INT32_MAX / UINT16_MAX;
-}
-
 // The image plus AMOUNT times its difference from a Gaussian blur, where that is at least
 // THRESHOLD.
 static void make_unsharp(struct result *result, const struct numbers *given)
@@ -155,11 +146,17 @@ static void make_unsharp(struct result *result, const struct numbers *given)
     add_real(filter, line, side, -amount);
     make_integers(result, 1 + amount, 1);
     set_large(&filter->real, given->value[0], amount);
-    if (result->precise || filter->width < LEAST_PASSES || has_small_sums(filter))
+    // Only the centre is positive. If 32 bits hold sums of 16-bit samples, a matrix is fast.
+    double magnitude = 2 * filter->coef[filter->width * filter->height / 2] - filter->scale;
+    if (result->precise || filter->width < LEAST_PASSES || magnitude <= INT32_MAX / UINT16_MAX)
         return;
-    struct conv_filter passes = *filter;
-    if (conv_integer_sharpen(&passes, line, side, amount))
-        *filter = passes;
+    struct conv_filter other = *filter;
+    if (!conv_integer_sharpen(&other, line, side, amount)) {
+        conv_filter_decimate(&other, given->value[0], amount);
+        other.real = filter->real;
+    }
+    if (other.deviation <= CONV_INTEGER_LINES_DEVIATION)
+        *filter = other;
 }
 
 // The image plus AMOUNT times its difference from the four neighbours.
