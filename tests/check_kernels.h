@@ -68,7 +68,7 @@ void check_case_init_layout(struct check_case *c, int side, bool separable,
 // A column times a row of `side` taps on a plane so high that a block filters tiles below one
 // another: one or two columns of them. 26 times as high as for the emulated device, which has few
 // processors. For the variants that keep sums from tile to tile, and those they are compared with.
-void check_case_init_column(struct check_case *c, int side, int depth, bool two,
+void check_case_init_column(struct check_case *c, int side, int depth, bool sharpens, bool two,
                             enum conv_border border);
 // The same case as one plane of RGBRGB...; `c` must be an image, with its expected result.
 void check_case_init_interleaved(struct check_case *c, const struct check_case *image);

@@ -12,6 +12,9 @@
 #ifndef CHECK_TAPS
 #define CHECK_TAPS 2000000 // of a random case, in total
 #endif
+#ifndef CONV_EMULATED
+#define CONV_EMULATED 0
+#endif
 
 // --- memory --------------------------------------------------------------------------------------
 
@@ -305,11 +308,7 @@ void check_case_init_layout(struct check_case *c, int side, bool separable, enum
     // Between the rows of the first there is room for 15 columns: a border of 7 on each side fits.
     static const struct {
         int width, height;
-#ifdef CONV_EMULATED
-    } sizes[] = {{289, 34}, {36, 20}, {531, 18}};
-#else
-    } sizes[] = {{289, 66}, {36, 40}, {531, 18}};
-#endif
+    } sizes[] = {{289, CONV_EMULATED ? 34 : 66}, {36, CONV_EMULATED ? 20 : 40}, {531, 18}};
     for (int p = 0; p < (int)(sizeof sizes / sizeof sizes[0]); p++) {
         struct shape shape = {.width = sizes[p].width, .height = sizes[p].height};
         shape.src_pad = shape.dst_pad =
@@ -320,7 +319,7 @@ void check_case_init_layout(struct check_case *c, int side, bool separable, enum
     }
 }
 
-void check_case_init_column(struct check_case *c, int side, int depth, bool two,
+void check_case_init_column(struct check_case *c, int side, int depth, bool sharpens, bool two,
                             enum conv_border border)
 {
     *c = (struct check_case){
@@ -331,13 +330,10 @@ void check_case_init_column(struct check_case *c, int side, int depth, bool two,
         sum += taps[i] = 1 + (i <= side / 2 ? i : side - 1 - i) * slope;
     c->filter = (struct conv_filter){.width = side, .height = side, .scale = sum * sum};
     for (int i = 0; i < side * side; i++)
-        c->filter.coef[i] = taps[i / side] * taps[i % side];
+        c->filter.coef[i] = taps[i / side] * taps[i % side] * (sharpens ? -1 : 1);
+    c->filter.coef[side * side / 2] += sharpens ? 2 * sum * sum : 0;
     conv_stencil_init(&c->stencil, &c->filter, depth, border, c->border_value);
-#ifdef CONV_EMULATED
-    int times = 1;
-#else
-    int times = 26;
-#endif
+    int times = CONV_EMULATED ? 1 : 26;
     // The last tile has fewer rows than the filter reads below them.
     struct shape shape = {.width = two ? 702 : 380, .height = (two ? 192 : 384) * times + 5};
     shape.src_pad = shape.dst_pad = two ? 2 : 4;

@@ -134,17 +134,19 @@ static bool check_heights(check_run_fn run, void *context)
 static bool check_columns(uint64_t seed, check_run_fn run, void *context)
 {
     static const struct {
-        int side, depth;
+        int side, depth, sharpens;
         enum conv_border border;
-    } cases[] = {{7, 8, CONV_BORDER_REPLICATE},  {7, 8, CONV_BORDER_REFLECT},
-                 {7, 8, CONV_BORDER_REFLECT101}, {7, 8, CONV_BORDER_WRAP},
-                 {7, 8, CONV_BORDER_CONSTANT},   {19, 8, CONV_BORDER_REFLECT},
-                 {7, 16, CONV_BORDER_REPLICATE}, {19, 16, CONV_BORDER_CONSTANT}};
+    } cases[] = {{7, 8, 0, CONV_BORDER_REPLICATE},  {7, 8, 0, CONV_BORDER_REFLECT},
+                 {7, 8, 0, CONV_BORDER_REFLECT101}, {7, 8, 1, CONV_BORDER_WRAP},
+                 {7, 8, 0, CONV_BORDER_CONSTANT},   {19, 8, 1, CONV_BORDER_REFLECT},
+                 {7, 16, 0, CONV_BORDER_REPLICATE}, {19, 16, 0, CONV_BORDER_CONSTANT},
+                 {7, 16, 1, CONV_BORDER_REFLECT},   {19, 16, 1, CONV_BORDER_REPLICATE}};
     bool ok = true;
     for (int i = (int)(seed % CHECK_STEP); i < (int)(sizeof cases / sizeof cases[0]) && ok;
          i += CHECK_STEP) {
         struct check_case c;
-        check_case_init_column(&c, cases[i].side, cases[i].depth, i % 2, cases[i].border);
+        check_case_init_column(&c, cases[i].side, cases[i].depth, cases[i].sharpens, i % 2,
+                               cases[i].border);
         ok = run(&c, false, context); // the definition takes too long
         check_case_free(&c);
     }

@@ -14,7 +14,6 @@
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
     &conv_cuda_tma_mma_separable,
-    &conv_cuda_tma_mma_wide_columns,
     &conv_cuda_tma_mma_wide,
     &conv_cuda_tma_mma_wide16,
     &conv_cuda_tma_mma,

@@ -15,9 +15,9 @@ extern "C" {
 // belongs to the calling thread's current device. After CONV_ERR_DEVICE, cudaGetLastError returns
 // the cause.
 extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
-    conv_cuda_tma_mma_wide, conv_cuda_tma_mma_wide_columns, conv_cuda_tma_mma_wide16,
-    conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable,
-    conv_cuda_blocked, conv_cuda_blocked_floats, conv_cuda_gradient, conv_cuda_decimated;
+    conv_cuda_tma_mma_wide, conv_cuda_tma_mma_wide16, conv_cuda_tma_mma_large, conv_cuda_mma,
+    conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable, conv_cuda_blocked,
+    conv_cuda_blocked_floats, conv_cuda_gradient, conv_cuda_decimated;
 
 // `plan` and `run` of conv_cuda_decimated for float32 samples.
 void conv_cuda_decimated_floats_plan(const struct conv_stencil *stencil,

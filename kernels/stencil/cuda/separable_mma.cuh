@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Shared by the kernels that filter 8-bit images in two passes on tensor cores: a column times a
-// row, up to 31 x 31. They differ in the bytes into which a sum of the first pass is split, and in
-// how the sums of the second are divided.
+// Shared by the kernels that filter images in two passes on tensor cores: a column times a row, up
+// to 31 x 31. They differ in the bytes into which a sum of the first pass is split, and in how the
+// sums of the second are divided.
 //
 // First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product is
 // sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are bytes of those sums. A
 // lane holds the part of a result that it must hold of the next B (PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with integer type" and "... mma.m16n8k32"), except for the order of rows, which is
 // free. No lane needs a value of another lane.
+//
+// A column of 31 taps reaches over 46 rows for 16 results, so a microtile of 64 rows needs the sums
+// of 96. With COLUMN_TILES a block filters work tiles below one another, each of its warps filters
+// the same 32 columns of all of them, and keeps the sums of the last rows in registers: each row of
+// samples is then loaded and summed once.
 #pragma once
 
 #include <type_traits>
@@ -21,19 +26,30 @@
 #define LONG_FACTOR 33   // and 48
 #define FACTOR_LEAD 32   // zeros before a factor's taps
 #define FACTOR_BYTES 96  // a factor with the zeros around it
+#define RING 4           // groups of sums that a warp has in registers
 
 // Blocks of 16 columns of the matrix of a factor of LENGTH taps: as a row, as a column.
 template <int LENGTH> constexpr int across = LENGTH <= SHORT_FACTOR ? 3 : 4;
 template <int LENGTH> constexpr int down = LENGTH <= SHORT_FACTOR ? 2 : 3;
 
-template <int TAP_ROWS_> struct separable_mma_traits : tile_traits {
-    typedef uint8_t Sample;
-    static constexpr int TILE_WIDTH = 512;
+template <int TAP_ROWS_, typename Sample_> struct separable_mma_traits : tile_traits {
+    typedef Sample_ Sample;
+    static constexpr int BYTES = sizeof(Sample), TILE_WIDTH = 512 / BYTES, HALO = 16 * BYTES;
     static constexpr int TAP_ROWS = TAP_ROWS_, MICROTILE_ROWS = MICRO_ROWS;
     static constexpr bool ODD_PITCH = true;
     static constexpr int CONSUMERS = 12;
-    static constexpr int SEGMENT = MICRO_COLUMNS, STORE = 8;
+    static constexpr int SEGMENT = MICRO_COLUMNS * BYTES, STORE = 8 * BYTES;
     static constexpr int WARP_MICROTILES = 1; // a microtile per warp
+};
+
+// Microtiles of samples of 16 bits have 32 rows, so that a stage has as many bytes. SHARPENS:
+// stages also hold the samples at the positions of results.
+template <int TAP_ROWS, typename Sample, bool SHARPENS = false>
+struct column_traits : separable_mma_traits<TAP_ROWS, Sample> {
+    static constexpr int TILE_WIDTH = column_traits::CONSUMERS * MICRO_COLUMNS;
+    static constexpr int COLUMN_TILES = 32; // 512 rows
+    static constexpr int SKIPPED_ROWS = SHARPENS ? TAP_ROWS / 2 : TAP_ROWS - 1;
+    static constexpr int MICROTILE_ROWS = MICRO_ROWS / (int)sizeof(Sample);
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -196,99 +212,6 @@ __device__ inline void store(const struct store_target &target, int row, uint2 s
     }
 }
 
-// Both passes of a microtile. Each group's first pass precedes the second pass of the group above,
-// so that one has instructions while the other waits for its products. RAGGED: there are fewer than
-// MICRO_ROWS rows, or some lane has fewer than 8 columns or unaligned ones.
-//
-// Passes are those of a kernel:
-//   WIDTH, HEIGHT  SHORT_FACTOR or LONG_FACTOR
-//   Sums           of a group of 16 rows, as words of B
-//   sum_rows(Sums *to, const uint8_t *from, int pitch): the first pass
-//   sum_columns<EVEN, RAGGED>(const Sums *from, const store_target &, int row): the second one for
-//                  16 rows, of which the lane gets the rows g and g + 8, from the first group that
-//                  they read on
-template <bool RAGGED, typename Passes>
-__device__ inline void filter_rows(const uint8_t *from, int pitch,
-                                   const struct store_target &target, int rows,
-                                   const Passes &passes)
-{
-    constexpr int BLOCKS = down<Passes::HEIGHT>, GROUPS = MICRO_ROWS / GROUP_ROWS + BLOCKS - 1;
-    typename Passes::Sums sums[GROUPS];
-#pragma unroll
-    for (int i = 0; i < BLOCKS; i++)
-        passes.sum_rows(&sums[i], from + i * GROUP_ROWS * pitch, pitch);
-    from += BLOCKS * GROUP_ROWS * pitch;
-#pragma unroll
-    for (int group = 0; group < MICRO_ROWS / GROUP_ROWS; group++) {
-        if (RAGGED && group * GROUP_ROWS >= rows)
-            break;
-        if (!RAGGED && group + BLOCKS < GROUPS) {
-            passes.sum_rows(&sums[group + BLOCKS], from, pitch);
-            from += GROUP_ROWS * pitch;
-        }
-        if (group % 2 == 0)
-            passes.template sum_columns<true, RAGGED>(&sums[group], target, group * GROUP_ROWS);
-        else
-            passes.template sum_columns<false, RAGGED>(&sums[group], target, group * GROUP_ROWS);
-        if (RAGGED && group + BLOCKS < GROUPS && (group + 1) * GROUP_ROWS < rows) {
-            passes.sum_rows(&sums[group + BLOCKS], from, pitch);
-            from += GROUP_ROWS * pitch;
-        }
-    }
-}
-
-template <typename Passes>
-__device__ inline void filter_microtile(const struct work_tile &tile, const uint8_t *samples,
-                                        int microtile, const Passes &passes)
-{
-    int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    int band = band_of(tile, microtile);
-    int x = (microtile - band * tile.segments) * MICRO_COLUMNS, y = band * MICRO_ROWS;
-    int rows = min(tile.rows - y, MICRO_ROWS);
-    const uint8_t *line = samples + (y + g) * tile.pitch + tile_traits::HALO + x;
-    struct store_target target;
-    target.stride = tile.dst_stride;
-    target.to =
-        __cvta_generic_to_global(tile.dst) + (uint64_t)((y + g) * target.stride + x + 8 * t);
-    target.centre = line + Passes::HEIGHT / 2 * tile.pitch + 8 * t;
-    target.pitch = tile.pitch;
-    target.columns = min(tile.stored - x - 8 * t, 8);
-    target.rows = target.columns > 0 ? rows - g : 0;
-    target.whole = target.columns == 8 && tile.aligned;
-    const uint8_t *from = line - Passes::WIDTH / 2 + 4 * t; // WIDTH / 2 is 8 or 16
-    if (rows == MICRO_ROWS && __all_sync(0xffffffffu, target.whole))
-        filter_rows<false>(from, tile.pitch, target, rows, passes);
-    else
-        filter_rows<true>(from, tile.pitch, target, rows, passes);
-}
-
-#endif
-
-// --- sums kept from one tile to the next ---------------------------------------------------------
-
-// Shared by the kernels of two passes (separable_mma.cuh) that keep sums from one tile to the next.
-// A column of 31 taps reaches over 46 rows for 16 results, so a microtile of 64 rows needs the sums
-// of 96. Where a block filters work tiles below one another, each of its warps filters the same 32
-// columns of all of them, and keeps the sums of the last rows in registers: each row of samples is
-// then loaded and summed once.
-
-#define RING 4 // groups of sums that a warp has in registers
-
-// Microtiles of samples of 16 bits have 32 rows, so that a stage has as many bytes.
-template <int TAP_ROWS_, typename Sample_> struct column_traits : tile_traits {
-    typedef Sample_ Sample;
-    static constexpr int CONSUMERS = 12, TILE_WIDTH = CONSUMERS * MICRO_COLUMNS;
-    static constexpr int COLUMN_TILES = 32; // 512 rows
-    static constexpr int TAP_ROWS = TAP_ROWS_, MICROTILE_ROWS = MICRO_ROWS / (int)sizeof(Sample);
-    static constexpr int HALO = 16 * (int)sizeof(Sample);
-    static constexpr bool ODD_PITCH = true;
-    static constexpr int SEGMENT = MICRO_COLUMNS * (int)sizeof(Sample);
-    static constexpr int STORE = 8 * (int)sizeof(Sample);
-    static constexpr int WARP_MICROTILES = 1; // a microtile per warp
-};
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
 // The sums that a consumer warp keeps. The first groups of the next microtile are the last ones of
 // this one, in the same registers: the groups of a microtile begin at one place of the ring, or in
 // turn at one of two.
@@ -298,9 +221,18 @@ template <typename Passes> struct kept_sums {
 };
 
 // Both passes of the groups AT and below of a microtile of GROUPS groups, whose first one is at
-// place FIRST of the ring. RAGGED as for filter_rows; if not, each group's first pass precedes the
-// second pass of the group above. `from` are the samples below those whose sums are in the ring.
-// Passes as for filter_rows.
+// place FIRST of the ring. RAGGED: there are fewer rows than GROUPS have, or some lane has fewer
+// than 8 columns or unaligned ones. If not, each group's first pass precedes the second pass of the
+// group above, so that one has instructions while the other waits for its products. `from` are the
+// samples below those whose sums are in the ring.
+//
+// Passes are those of a kernel:
+//   WIDTH, HEIGHT  SHORT_FACTOR or LONG_FACTOR
+//   Sums           of a group of 16 rows, as words of B
+//   sum_rows(Sums *to, const uint8_t *from, int pitch): the first pass
+//   sum_columns<EVEN, RAGGED>(const Sums *from, const store_target &, int row): the second one for
+//                  16 rows, of which the lane gets the rows g and g + 8, from the first group that
+//                  they read on
 template <bool RAGGED, int FIRST, int GROUPS, int AT, typename Passes>
 __device__ inline void filter_groups(struct kept_sums<Passes> *kept, const uint8_t *from, int pitch,
                                      const struct store_target &target, int rows,
@@ -378,7 +310,7 @@ __device__ inline void filter_microtile(struct kept_sums<Passes> *kept,
     filter_ring<0, GROUPS>(kept, from, tile.pitch, target, rows, passes);
 }
 
-// The loop of a consumer warp, as consume_tiles: where a tile is filtered by columns, the warp
+// The loop of a consumer warp, as consume_tiles; where a tile is filtered by columns, the warp
 // takes all microtiles of one.
 template <typename Traits, typename Passes>
 __device__ inline void consume_columns(struct tma_pipeline *pipeline,

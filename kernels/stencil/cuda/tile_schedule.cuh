@@ -38,8 +38,8 @@ struct tile_traits {
     static constexpr int STAGES_FOR_LARGE_PLANES = MAX_STAGES;
     // Tiles of a column that are numbered one after the other, where a warp that filters the same
     // columns of all of them keeps what it needs of the rows above, so that a stage does not hold
-    // those. 0: each work tile is filtered on its own.
-    static constexpr int COLUMN_TILES = 0;
+    // the first SKIPPED_ROWS of those. 0: each work tile is filtered on its own.
+    static constexpr int COLUMN_TILES = 0, SKIPPED_ROWS = 0;
 };
 
 template <typename Traits> constexpr int sample_bytes = (int)sizeof(typename Traits::Sample);
@@ -90,7 +90,7 @@ struct work_tile {
 // Of the rows that the filter reads, those at the top that are not in the stage.
 template <typename Traits> __device__ inline int skipped_rows(const struct work_tile &tile)
 {
-    return Traits::COLUMN_TILES && tile.follows ? Traits::TAP_ROWS - 1 : 0;
+    return Traits::COLUMN_TILES && tile.follows ? Traits::SKIPPED_ROWS : 0;
 }
 
 // The row of the plane that the stage begins with, and the rows in the stage.

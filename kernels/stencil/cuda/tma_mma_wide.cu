@@ -10,10 +10,7 @@
 // two bytes), and the products of equal weight share an accumulator. Sums of the second pass have
 // up to 31 bits, and are divided by a multiplication. At 31 x 31 a sample takes 240 multiply-adds
 // of bytes, 384 with a column of two. At 16 bits the first pass has a product for the low and one
-// for the high bytes of the samples, 368 in total.
-//
-// Sums of rows are kept from one tile to the next (separable_mma.cuh), but for unsharp masks: they
-// need the samples of rows that a stage does not hold then.
+// for the high bytes of the samples, 368 in total, or 416 with sums of four bytes and of 40 bits.
 #include "kernels/stencil/cuda/wide_sums.cuh"
 
 struct tma_mma_wide_filter {
@@ -21,13 +18,15 @@ struct tma_mma_wide_filter {
     struct wide_factors factors;
 };
 
-template <int HEIGHT> using byte_columns = column_traits<HEIGHT, uint8_t>;
-template <int HEIGHT> using wide_columns = column_traits<HEIGHT, uint16_t>;
+template <int HEIGHT, bool SHARPENS = false>
+using byte_columns = column_traits<HEIGHT, uint8_t, SHARPENS>;
+template <int HEIGHT, bool SHARPENS = false>
+using wide_columns = column_traits<HEIGHT, uint16_t, SHARPENS>;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The products of the first pass for 16 rows, as multiply_samples: one for the low bytes of the
-// samples and one for the high bytes. The sum of the taps is at most 256.
+// samples and one for the high bytes.
 template <int BLOCKS>
 __device__ inline void multiply_wide_samples(int32_t (&sums)[2][2][4], const uint8_t *from,
                                              int pitch,
@@ -88,24 +87,41 @@ static __device__ inline uint32_t join_quotients(uint32_t a, uint32_t b, int fir
 static __device__ inline uint32_t sharpen(uint32_t blur, uint32_t sample,
                                           const struct wide_factors &f)
 {
-    int32_t kept = (int32_t)sample * f.sample.divisor + f.sample.start;
-    int32_t sum = (int32_t)sample * f.sample.centre + f.sample.start - (int32_t)blur;
-    if (abs(sum - kept) < f.sample.keep_below)
+    int32_t start = (int32_t)f.sample.start, kept = (int32_t)sample * f.sample.divisor + start;
+    int32_t sum = (int32_t)sample * f.sample.centre + start - (int32_t)blur;
+    if (abs(sum - kept) < (int32_t)f.sample.keep_below)
         sum = kept;
-    return (uint32_t)min(max(sum, f.division.start), f.sample.limit);
+    return (uint32_t)min(max(sum, f.division.start), (int32_t)f.sample.limit);
+}
+
+static __device__ inline struct long_sum sharpen(struct long_sum blur, uint32_t sample,
+                                                 const struct wide_factors &f)
+{
+    int64_t centre = (int64_t)f.sample.centre * (int32_t)sample + f.sample.start;
+    struct long_sum sum = {(uint32_t)centre - blur.low, (uint32_t)(centre >> 8) - blur.high};
+    sum.high -= (sum.high - (sum.low >> 8)) & 1; // what the lower 8 bits borrowed
+    if (f.sample.keep_below) {
+        int64_t kept = (int64_t)f.sample.divisor * (int32_t)sample + f.sample.start;
+        int64_t off = (int64_t)(int32_t)sum.high * 256 + (sum.low & 255) - kept;
+        if (off < f.sample.keep_below && -off < f.sample.keep_below)
+            sum = {(uint32_t)kept, (uint32_t)(kept >> 8)};
+    }
+    return sum;
 }
 
 // The values that a lane of a consumer warp keeps in registers, and the passes.
-template <typename Sample, int WIDTH_, int HEIGHT_, int COLUMN_BYTES, bool TIES, bool SHARPENS>
+template <typename Sample, int WIDTH_, int HEIGHT_, int SUM_BYTES, int COLUMN_BYTES, bool TIES,
+          bool SHARPENS>
 struct wide_passes {
-    static constexpr int WIDTH = WIDTH_, HEIGHT = HEIGHT_;
-    typedef struct wide_sums Sums;
+    static constexpr int WIDTH = WIDTH_, HEIGHT = HEIGHT_, BYTES = sizeof(Sample);
+    typedef struct wide_sums<SUM_BYTES> Sums;
+    typedef typename std::conditional<SUM_BYTES == 4, struct long_sum, uint32_t>::type Sum;
     struct toeplitz<uint8_t, across<WIDTH_>> row[2]; // for each half of the columns
     struct toeplitz<uint8_t, down<HEIGHT_>> column[COLUMN_BYTES];
     int32_t start[4];             // unless SHARPENS
     const struct wide_factors *f; // in constant memory
 
-    __device__ void sum_rows(struct wide_sums *to, const uint8_t *from, int pitch) const
+    __device__ void sum_rows(Sums *to, const uint8_t *from, int pitch) const
     {
         const int32_t zero[4] = {};
         int32_t made[2][2][4];
@@ -117,31 +133,33 @@ struct wide_passes {
     }
 
     template <bool EVEN, bool RAGGED>
-    __device__ void sum_columns(const struct wide_sums *from, const struct store_target &target,
+    __device__ void sum_columns(const Sums *from, const struct store_target &target,
                                 int first_row) const
     {
         const int32_t zero[4] = {};
-        uint32_t made[4][4];
+        Sum made[4][4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
             multiply_sums<EVEN>(made[i], from, i, column, SHARPENS ? zero : start);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            uint32_t pairs[4];
-            uint2 eight = {};
-            if (SHARPENS)
-                eight = *(const uint2 *)(target.centre + (first_row + 8 * r) * target.pitch);
+            uint32_t pairs[4], eight[2 * BYTES];
+#pragma unroll
+            for (int w = 0; w < 2 * BYTES && SHARPENS; w += 2)
+                *(uint2 *)&eight[w] =
+                    *(const uint2 *)(target.centre + 4 * w + (first_row + 8 * r) * target.pitch);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                uint32_t a = made[i][2 * r], b = made[i][2 * r + 1];
+                Sum a = made[i][2 * r], b = made[i][2 * r + 1];
                 if (SHARPENS) {
-                    uint32_t two = (i < 2 ? eight.x : eight.y) >> 16 * (i % 2);
-                    a = sharpen(a, two & 255, *f);
-                    b = sharpen(b, two >> 8 & 255, *f);
+                    uint32_t two = eight[i * BYTES / 2] >> (BYTES == 1 ? 16 * (i % 2) : 0);
+                    a = sharpen(a, (Sample)two, *f);
+                    b = sharpen(b, (Sample)(two >> 8 * BYTES), *f);
                 }
-                pairs[i] =
-                    join_quotients<Sample>(divide_sum<TIES>(a, f->division),
-                                           divide_sum<TIES>(b, f->division), f->division.first_bit);
+                constexpr bool CORRECTS = SUM_BYTES == 4 ? SHARPENS : TIES;
+                pairs[i] = join_quotients<Sample>(divide_sum<CORRECTS>(a, f->division),
+                                                  divide_sum<CORRECTS>(b, f->division),
+                                                  SUM_BYTES == 4 ? 0 : f->division.first_bit);
             }
             if constexpr (sizeof(Sample) == 1)
                 store<RAGGED>(target, first_row + 8 * r,
@@ -159,8 +177,7 @@ struct wide_passes {
 // Blocks of 16 warps; a consumer warp filters a microtile of 32 x 64 samples at a time, or 32 x 32
 // of 16 bits. The factors pass through the pipeline's scratch, because a lane indexes them by its
 // position.
-template <typename Traits, int WIDTH, int HEIGHT, int COLUMN_BYTES, bool TIES,
-          bool SHARPENS = false>
+template <typename Traits, int SIDE, int SUM_BYTES, int COLUMN_BYTES, bool TIES, bool SHARPENS>
 static __global__ void __launch_bounds__(block_threads<Traits>, 1)
     tma_mma_wide(const __grid_constant__ struct tma_mma_wide_filter f)
 {
@@ -172,7 +189,8 @@ static __global__ void __launch_bounds__(block_threads<Traits>, 1)
         copy_factors<COLUMN_BYTES>(row, f.factors, block_threads<Traits>);
     };
     tma_pipeline_main<Traits>(f.schedule, prepare, [&](struct tma_pipeline *pipeline) {
-        struct wide_passes<typename Traits::Sample, WIDTH, HEIGHT, COLUMN_BYTES, TIES, SHARPENS>
+        struct wide_passes<typename Traits::Sample, SIDE, SIDE, SUM_BYTES, COLUMN_BYTES, TIES,
+                           SHARPENS>
             passes;
         load_row(passes.row, row);
 #pragma unroll
@@ -181,81 +199,74 @@ static __global__ void __launch_bounds__(block_threads<Traits>, 1)
         if (!SHARPENS)
             load_start(passes.start, f.factors.division, row);
         passes.f = &f.factors;
-        if constexpr (Traits::COLUMN_TILES > 0)
-            consume_columns<Traits>(pipeline, f.schedule, passes);
-        else
-            consume_tiles<Traits>(pipeline, f.schedule,
-                                  [&](const struct work_tile &tile, const uint8_t *samples,
-                                      int job) { filter_microtile(tile, samples, job, passes); });
+        consume_columns<Traits>(pipeline, f.schedule, passes);
     });
 #endif
 }
 
 // --- host ----------------------------------------------------------------------------------------
 
-template <typename Traits, int WIDTH, int HEIGHT>
-static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+template <typename Traits, int SIDE, bool SHARPENS, int SUM_BYTES, int COLUMN_BYTES, bool TIES>
+static void set_kernel(struct conv_stencil_plan *plan)
 {
     auto *constants = constants_of<struct kernel_constants<struct tma_mma_wide_filter>>(plan);
-    struct wide_kind kind = {};
-    find_wide_factors(&constants->filter.factors, &kind, stencil, WIDTH, HEIGHT);
-    constants->kernel = kind.ties ? tma_mma_wide<Traits, WIDTH, HEIGHT, 1, true>
-                                  : tma_mma_wide<Traits, WIDTH, HEIGHT, 1, false>;
-    if constexpr (sizeof(typename Traits::Sample) == 1)
-        if (kind.column_bytes == 2)
-            constants->kernel = tma_mma_wide<Traits, WIDTH, HEIGHT, 2, true>;
-    if constexpr (Traits::COLUMN_TILES == 0)
-        if (kind.sample)
-            constants->kernel = kind.column_bytes == 2
-                                    ? tma_mma_wide<Traits, WIDTH, HEIGHT, 2, true, true>
-                                    : tma_mma_wide<Traits, WIDTH, HEIGHT, 1, true, true>;
+    constants->kernel = tma_mma_wide<Traits, SIDE, SUM_BYTES, COLUMN_BYTES, TIES, SHARPENS>;
     constants->launch = tma_pipeline_run<Traits, struct tma_mma_wide_filter>;
 }
 
-template <template <int> class Traits>
+template <template <int, bool> class Traits, int SIDE>
+static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
+{
+    typedef Traits<SIDE, false> Tiles;
+    typedef Traits<SIDE, true> Sharpens;
+    auto *constants = constants_of<struct kernel_constants<struct tma_mma_wide_filter>>(plan);
+    struct wide_kind kind = {};
+    find_wide_factors(&constants->filter.factors, &kind, stencil, SIDE, SIDE);
+    if constexpr (sizeof(typename Tiles::Sample) == 1) {
+        if (kind.column_bytes == 2)
+            kind.sample ? set_kernel<Sharpens, SIDE, true, 3, 2, true>(plan)
+                        : set_kernel<Tiles, SIDE, false, 3, 2, true>(plan);
+        else if (kind.sample)
+            set_kernel<Sharpens, SIDE, true, 3, 1, true>(plan);
+    } else {
+        if (kind.sum_bytes == 4)
+            kind.sample ? set_kernel<Sharpens, SIDE, true, 4, 1, true>(plan)
+                        : set_kernel<Tiles, SIDE, false, 4, 1, true>(plan);
+    }
+    if (!constants->kernel)
+        kind.ties ? set_kernel<Tiles, SIDE, false, 3, 1, true>(plan)
+                  : set_kernel<Tiles, SIDE, false, 3, 1, false>(plan);
+}
+
+template <template <int, bool> class Traits>
 static void plan_wide(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     if (stencil->width <= SHORT_FACTOR && stencil->height <= SHORT_FACTOR)
-        plan_sized<Traits<SHORT_FACTOR>, SHORT_FACTOR, SHORT_FACTOR>(stencil, plan);
+        plan_sized<Traits, SHORT_FACTOR>(stencil, plan);
     else
-        plan_sized<Traits<LONG_FACTOR>, LONG_FACTOR, LONG_FACTOR>(stencil, plan);
+        plan_sized<Traits, LONG_FACTOR>(stencil, plan);
 }
 
-template <int DEPTH, bool SHARPENS> static bool can_wide(const struct conv_stencil *stencil)
+template <int DEPTH> static bool can_wide(const struct conv_stencil *stencil)
 {
     struct wide_factors factors = {};
     struct wide_kind kind = {};
     return stencil->depth == DEPTH &&
-           find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR) &&
-           (SHARPENS || !kind.sample);
+           find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR);
 }
 
 // Below 5 x 5, one pass with integers multiplies little more, and starts faster. At 5 x 5 and 7 x 7
 // (gaussian:0.6, gaussian:1) this kernel takes 0.39 and 0.28 of the time of cuda_tma (H100, three
 // planes of 8192 x 8192, 2026-11-26).
-static int score_tma_mma_wide(const struct conv_stencil *stencil, size_t)
-{
-    return max(stencil->width, stencil->height) >= 5 ? 70 : 48;
-}
-
-// Whether keeping sums pays. It saves a third of the first pass with long factors, a fifth with
-// short ones, but rows of samples are then read in another order. Shares of a copy on an H100
-// (2026-11-26), of this kernel and of tma_mma_wide, in one process: three planes of 8192 x 8192; of
-// 4096 x 4096; 500 photographs of 768 x 512; 1000 images of 300 x 300:
-//   long (gaussian:5)                 0.714 0.653 0.738 0.737  and  0.653 0.601 0.656 0.681
-//   long, column of two bytes (2.5)   0.492 0.465 0.506 0.510  and  0.473 0.458 0.472 0.461
-//   short (1.5)                       0.822 0.729 0.838 0.850  and  0.840 0.666 0.773 0.889
-//   short, column of two bytes (2)    0.557 0.537 0.573 0.595  and  0.605 0.588 0.602 0.586
+//
+// Rejected: sums not kept from one tile to the next. They saved 4 and 7 % of the time with columns
+// of two bytes up to 17 taps (unsharp:1,2 and gaussian:1, H200, three planes of 6000 x 4000), but
+// cost 7 to 20 % in images of 1920 x 1080 and less, and elsewhere up to 15 %.
 #define LEAST_SIDE 5 // smaller filters take one pass
 
-static int score_tma_mma_wide_columns(const struct conv_stencil *stencil, size_t)
+static int score_tma_mma_wide(const struct conv_stencil *stencil, size_t)
 {
-    struct wide_factors factors = {};
-    struct wide_kind kind = {};
-    find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR);
-    int side = max(stencil->width, stencil->height);
-    bool pays = side > SHORT_FACTOR || (side >= LEAST_SIDE && kind.column_bytes == 1);
-    return pays ? 72 : CONV_SCORE_UNSUITED;
+    return max(stencil->width, stencil->height) >= LEAST_SIDE ? 72 : 48;
 }
 
 // From LEAST_SIDE on it is as fast as cuda_tma or faster: blur:2, H100, 2026-11-26, 0.91 and 0.90
@@ -268,17 +279,11 @@ static int score_tma_mma_wide16(const struct conv_stencil *stencil, size_t)
 CONV_CUDA_VARIANT_OF(
     THRESHOLDS, tma_mma_wide, 90,
     "two passes on int8 tensor cores, for precise weights, and for sharpening by such a blur",
-    (can_wide<8, true>), score_tma_mma_wide, plan_wide<separable_mma_traits>, run_planned,
-    separable_mma_traits<SHORT_FACTOR>::TILE_WIDTH,
-    separable_mma_traits<SHORT_FACTOR>::TILE_HEIGHT);
-
-CONV_CUDA_VARIANT(
-    tma_mma_wide_columns, 90,
-    "two passes on int8 tensor cores, for precise weights, keeping sums from tile to tile",
-    (can_wide<8, false>), score_tma_mma_wide_columns, plan_wide<byte_columns>, run_planned,
+    can_wide<8>, score_tma_mma_wide, plan_wide<byte_columns>, run_planned,
     byte_columns<SHORT_FACTOR>::TILE_WIDTH, byte_columns<SHORT_FACTOR>::TILE_HEIGHT);
 
-CONV_CUDA_VARIANT(tma_mma_wide16, 90,
-                  "two passes on int8 tensor cores, for images of 16 bits and a column times a row",
-                  (can_wide<16, false>), score_tma_mma_wide16, plan_wide<wide_columns>, run_planned,
-                  wide_columns<SHORT_FACTOR>::TILE_WIDTH, wide_columns<SHORT_FACTOR>::TILE_HEIGHT);
+CONV_CUDA_VARIANT_OF(
+    THRESHOLDS, tma_mma_wide16, 90,
+    "two passes on int8 tensor cores, for images of 16 bits: a column times a row, and the sample",
+    can_wide<16>, score_tma_mma_wide16, plan_wide<wide_columns>, run_planned,
+    wide_columns<SHORT_FACTOR>::TILE_WIDTH, wide_columns<SHORT_FACTOR>::TILE_HEIGHT);

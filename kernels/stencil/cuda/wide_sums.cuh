@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Shared by the kernels of two passes (separable_mma.cuh) whose sums have more than 16 bits after
-// the first pass, or more than 24 after the second. Sums of the first pass have up to 24 bits:
-// their three bytes are factors of a product each (of two with a column of taps of two bytes), and
-// the products of equal weight share an accumulator. Sums of the second pass have up to 31 bits,
-// and are divided by a multiplication.
+// the first pass, or more than 24 after the second. Sums of the first pass have up to 24 bits, of
+// 16-bit images up to 31: their three or four bytes are factors of a product each (of two with a
+// column of taps of two bytes), and the products of equal weight share an accumulator. Sums of the
+// second pass have up to 31 bits, or 40, and are divided by a multiplication.
 #pragma once
 
 #include "kernels/stencil/cuda/separable_mma.cuh"
 #include "kernels/stencil/stencil.h"
-
-#define SUM_BYTES 3 // of a sum of the first pass
 
 // The quotient of a sum N by d, N + d / 2 < 2^31, with l = ceil(log2 d): N' = N + d / 2, rounded
 // down, comes from the products themselves, which start with d / 2. The quotient is N' / d, rounded
@@ -26,22 +24,31 @@
 // d is. If N' is even and no multiple of d, it is at least 2 above one, which is at least one
 // unit, so that subtracting 1 changes no quotient. So an odd quotient's high word is decremented
 // wherever N' is even.
+//
+// A sum N of up to 40 bits, d >= 2^10: N' = N + (d - 1) / 2, rounded down, and the multiplier is
+// rounded down. The high word of N' / 2^8, rounded down, times the multiplier has an estimate of
+// N' / d from bit l - 9 on, which is too small by less than 2^8 / d + 2^-15. So the quotient is the
+// estimate, rounded down, or 1 more, and the rest says which: less than d, it is that of the
+// estimate. d even: N' is one unit below that of other divisors, so that the rest of a tie is d -
+// 1; then the quotient that is even counts.
 struct sum_division {
     uint32_t multiplier;
-    int32_t start;     // d / 2
-    int32_t first_bit; // l - 1
+    int32_t start;     // d / 2, or (d - 1) / 2
+    int32_t first_bit; // l - 1, or l - 9
     uint32_t even;     // 1 if d is
+    uint32_t divisor;  // d
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The sums of a group of 16 rows as words of B: for each 8 columns, bytes of equal weight.
-struct wide_sums {
+template <int SUM_BYTES> struct wide_sums {
     uint32_t bytes[SUM_BYTES][4];
 };
 
 // From the sums of a group as multiply_samples leaves them.
-__device__ inline void split_sums(struct wide_sums *to, const int32_t (&sums)[2][2][4])
+template <int SUM_BYTES>
+__device__ inline void split_sums(struct wide_sums<SUM_BYTES> *to, const int32_t (&sums)[2][2][4])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -51,17 +58,39 @@ __device__ inline void split_sums(struct wide_sums *to, const int32_t (&sums)[2]
         uint32_t upper = __byte_perm(a, b, 0x5140), lower = __byte_perm(c, d, 0x5140);
         to->bytes[0][i] = __byte_perm(upper, lower, 0x5410);
         to->bytes[1][i] = __byte_perm(upper, lower, 0x7632);
-        upper = __byte_perm(a, b, 0x7632);
-        lower = __byte_perm(c, d, 0x7632);
-        to->bytes[2][i] = __byte_perm(upper, lower, 0x6420);
+        upper = __byte_perm(a, b, 0x7362);
+        lower = __byte_perm(c, d, 0x7362);
+        to->bytes[2][i] = __byte_perm(upper, lower, 0x5410);
+        if (SUM_BYTES == 4)
+            to->bytes[SUM_BYTES - 1][i] = __byte_perm(upper, lower, 0x7632);
     }
+}
+
+// A sum of the second pass of up to 40 bits, with a sign: the lower 32, and all but the lower 8.
+struct long_sum {
+    uint32_t low, high;
+};
+
+__device__ inline void join_products(uint32_t *to, const uint32_t *made, int weights)
+{
+    *to = made[0];
+#pragma unroll
+    for (int weight = 1; weight < weights; weight++)
+        *to += made[weight] << 8 * weight;
+}
+
+__device__ inline void join_products(struct long_sum *to, const uint32_t *made, int weights)
+{
+    join_products(&to->high, made + 1, weights - 1);
+    to->high += made[0] >> 8;
+    to->low = __byte_perm(made[0], to->high, 0x6540);
 }
 
 // The sums of the second pass for 8 columns and 16 rows, from the groups at `from` on. Products of
 // equal weight, that is of the bytes `byte` and part of a sum and a tap with the same byte + part,
 // are added up to `start`.
-template <bool EVEN, int BLOCKS, int COLUMN_BYTES>
-__device__ inline void multiply_sums(uint32_t (&to)[4], const struct wide_sums *from, int i,
+template <bool EVEN, typename Sum, int SUM_BYTES, int BLOCKS, int COLUMN_BYTES>
+__device__ inline void multiply_sums(Sum (&to)[4], const struct wide_sums<SUM_BYTES> *from, int i,
                                      const struct toeplitz<uint8_t, BLOCKS> (&column)[COLUMN_BYTES],
                                      const int32_t (&start)[4])
 {
@@ -82,10 +111,11 @@ __device__ inline void multiply_sums(uint32_t (&to)[4], const struct wide_sums *
     }
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        to[k] = (uint32_t)made[WEIGHTS - 1][k];
+        uint32_t own[WEIGHTS];
 #pragma unroll
-        for (int weight = WEIGHTS - 2; weight >= 0; weight--)
-            to[k] = 256 * to[k] + (uint32_t)made[weight][k];
+        for (int weight = 0; weight < WEIGHTS; weight++)
+            own[weight] = (uint32_t)made[weight][k];
+        join_products(&to[k], own, WEIGHTS);
     }
 }
 
@@ -110,6 +140,17 @@ __device__ inline uint32_t divide_sum(uint32_t sum, const struct sum_division &b
     return high;
 }
 
+// The same of a sum that started with (d - 1) / 2, from bit 0 on. CLAMPS: sums may be negative, and
+// quotients exceed 16 bits.
+template <bool CLAMPS>
+__device__ inline uint32_t divide_sum(struct long_sum sum, const struct sum_division &by)
+{
+    uint32_t quotient = __umulhi(sum.high, by.multiplier) >> by.first_bit;
+    uint32_t rest = sum.low - quotient * by.divisor;
+    quotient += rest + (quotient & by.even) >= by.divisor;
+    return CLAMPS && (int32_t)sum.high < 0 ? 0 : min(quotient, CLAMPS ? 65535u : UINT32_MAX);
+}
+
 #endif
 
 // --- host ----------------------------------------------------------------------------------------
@@ -122,31 +163,36 @@ static inline int ceil_log2(int64_t value)
     return bits;
 }
 
-// divisor: at least 2.
-static inline void find_sum_division(struct sum_division *by, int64_t divisor)
+// divisor: at least 2; large, for sums of 40 bits: at least 2^10.
+static inline void find_sum_division(struct sum_division *by, int64_t divisor, bool large)
 {
     int bits = ceil_log2(divisor);
     uint64_t d = (uint64_t)divisor;
-    by->multiplier = (uint32_t)((((uint64_t)1 << (31 + bits)) + d - 1) / d);
-    by->start = (int32_t)(divisor / 2);
-    by->first_bit = bits - 1;
+    by->multiplier = (uint32_t)((((uint64_t)1 << (31 + bits)) + (large ? 0 : d - 1)) / d);
+    by->start = (int32_t)((divisor - large) / 2);
+    by->first_bit = bits - (large ? 9 : 1);
     by->even = divisor % 2 == 0;
+    by->divisor = (uint32_t)divisor;
 }
 
 // --- factors -------------------------------------------------------------------------------------
 
-// A column times a row, and for 8-bit images a multiple of the sample minus such a blur. Taps of a
-// row are unsigned bytes, those of a column have one or two bytes, at 16 bits one.
+// A column times a row, and a multiple of the sample minus such a blur. Taps of a row are unsigned
+// bytes, those of a column have one or two bytes, at 16 bits one.
 
 #define TOP_BIT 16       // quotients of bytes begin at this bit of a product or above
 #define MOST_ROW_SUM 256 // of taps at 16 bits: 65535 times as much has 24 bits
+#define MOST_DIVISOR (1 << 23)
+#define LEAST_LARGE_DIVISOR (1 << 10) // of sums of 40 bits
+#define MOST_SUM ((int64_t)1 << 39)   // of these
 
 // With `sample`: the sum is start + centre * sample - column * row, where start has half of the
 // divisor; see stencil.h for keep_below.
 struct wide_sample {
-    int32_t start, centre, divisor;
-    int32_t keep_below; // 0: no threshold
-    int32_t limit;      // sums beyond it are clamped: 255.5 times the divisor
+    int64_t start;
+    int32_t centre, divisor;
+    int64_t keep_below; // 0: no threshold
+    int64_t limit;      // sums beyond it are clamped: the largest sample and 0.5 times the divisor
 };
 
 struct wide_factors {
@@ -181,7 +227,7 @@ __device__ inline void copy_factors(uint8_t *to, const struct wide_factors &fact
 
 // The properties by which a kernel is chosen.
 struct wide_kind {
-    int column_bytes;
+    int sum_bytes, column_bytes;
     bool sample, ties;
 };
 
@@ -192,22 +238,20 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
                                      const struct conv_stencil *stencil, int width, int height)
 {
     int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE], centre = 0;
-    int64_t across_sum = 0, down_sum = 0;
+    int64_t across_sum = 0, down_sum = 0, divisor = stencil->divisor;
     bool bytes = stencil->depth == 8;
-    if (!stencil->exact || stencil->floats || !stencil->fits_int32 || stencil->divisor > 1 << 23)
+    if (!stencil->exact || stencil->floats || divisor > MOST_DIVISOR)
         return false;
     // A power of two times all numbers, so that quotients of bytes begin at TOP_BIT or above.
-    int64_t unit = 1, bound = stencil->divisor + llabs(stencil->bias);
-    while (stencil->divisor * unit <= (bytes ? 1 << (TOP_BIT + 1) : 1))
+    int64_t unit = 1, bound = divisor + llabs(stencil->bias);
+    while (divisor * unit <= (bytes ? 1 << (TOP_BIT + 1) : 1))
         unit *= 2;
     for (int i = 0; i < stencil->width * stencil->height; i++)
         bound += stencil->max * (int64_t)abs(stencil->icoef[i]);
     if (stencil->keeps)
-        bound += stencil->max * stencil->divisor;
-    if (bound * unit > INT32_MAX)
-        return false;
+        bound += stencil->max * divisor;
     kind->sample = !conv_stencil_factors(stencil, column, row);
-    if (kind->sample ? !bytes || !conv_stencil_sample_factors(stencil, &centre, column, row)
+    if (kind->sample ? !conv_stencil_sample_factors(stencil, &centre, column, row)
                      : stencil->bias != 0 || stencil->keeps)
         return false;
     // If the factors differ in sign, either may be the negative one.
@@ -232,14 +276,20 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
         if (tap > 255)
             kind->column_bytes = 2;
     }
-    find_sum_division(&f->division, stencil->divisor * unit);
-    kind->ties = stencil->divisor * unit % 2 == 0;
-    if (!kind->sample)
-        return across_sum * down_sum <= stencil->divisor && (bytes || across_sum <= MOST_ROW_SUM);
-    f->sample.start = (int32_t)(stencil->bias * unit) + f->division.start;
+    bool fits = stencil->fits_int32 && bound * unit <= INT32_MAX;
+    bool small = bytes || (fits && !kind->sample && across_sum <= MOST_ROW_SUM);
+    if (small ? !fits
+              : divisor < LEAST_LARGE_DIVISOR || bound >= MOST_SUM ||
+                    across_sum * down_sum > MOST_DIVISOR)
+        return false;
+    kind->sum_bytes = small ? 3 : 4;
+    divisor *= unit;
+    find_sum_division(&f->division, divisor, !small);
+    kind->ties = divisor % 2 == 0;
+    f->sample.start = stencil->bias * unit + f->division.start;
     f->sample.centre = (int32_t)(centre * unit);
-    f->sample.divisor = (int32_t)(stencil->divisor * unit);
-    f->sample.keep_below = (int32_t)min(stencil->keep_below, INT32_MAX / unit) * (int32_t)unit;
-    f->sample.limit = 255 * (int32_t)(stencil->divisor * unit) + f->division.start;
-    return true;
+    f->sample.divisor = (int32_t)divisor;
+    f->sample.keep_below = min(stencil->keep_below, (bytes ? INT32_MAX : INT64_MAX) / unit) * unit;
+    f->sample.limit = stencil->max * divisor + f->division.start;
+    return kind->sample || across_sum * down_sum <= stencil->divisor;
 }
