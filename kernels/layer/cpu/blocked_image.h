@@ -74,8 +74,8 @@ static void fill_lines(const struct conv_layer_plan *plan, const struct conv_lay
     ptrdiff_t size = (ptrdiff_t)conv_element_size(layer->input);
     int begin = left < 0 ? (columns < -left ? columns : -left) : 0;
     int end = inside < begin ? begin : inside < columns ? inside : columns;
+    int phase = first % phases, r = first / phases * stride + phase;
     for (int i = first; i < end_line; i++, dst += pitch) {
-        int r = phases < stride ? i / phases * stride + i % phases : i;
         int y = conv_border_index(layer->border, top + r, plan->shape.height);
         const uint8_t *row = plane + (y < 0 ? 0 : y) * batch->src_row;
         for (ptrdiff_t at = left * size; at < (left + columns) * size; at += 64)
@@ -92,6 +92,8 @@ static void fill_lines(const struct conv_layer_plan *plan, const struct conv_lay
             fill_padding(plan, row, left + end, columns - end, dst + end);
         }
         put(dst + columns, (vec){0});
+        phase = phase + 1 < phases ? phase + 1 : 0;
+        r += phase > 0 ? 1 : stride - phases + 1;
     }
 }
 
@@ -109,20 +111,22 @@ static void copy_channel(const struct conv_layer_plan *plan, const struct conv_l
         return;
     }
     float *line = (float *)batch->scratch + blocked->lines;
-    int step = blocked->adjoining ? layer->dilation_x : 1,
-        most = CONV_LAYER_BLOCKED_LINES / columns;
-    for (int first = 0, end; first < lines; first = end) {
+    int step = blocked->adjoining ? layer->dilation_x : 1;
+    int most = CONV_LAYER_BLOCKED_LINES / columns;
+    int longest = blocked->adjoining ? block->columns : (columns - 1) / stride + 1;
+    int shorter = blocked->adjoining ? blocked->copies : (columns - 1) % stride + 1; // from this on
+    for (int first = 0, end, phase = 0; first < lines; first = end) {
         end = lines - first < most ? lines : first + (most < 1 ? 1 : most);
         fill_lines(plan, batch, plane, block, first, end, line, columns);
-        for (int k = 0; k < blocked->copies; k++) {
-            int n = blocked->adjoining ? block->columns : (columns - k + stride - 1) / stride;
-            for (int i = first; i < end; i++) {
-                const float *from = line + (i - first) * columns + k * step;
-                float *to = dst + i % phases * blocked->phase_size + k * blocked->copy_size +
-                            i / phases * blocked->pitch;
-                copy_samples(to, from, n, stride);
+        for (const float *from = line; from < line + (end - first) * columns; from += columns) {
+            for (int k = 0; k < blocked->copies; k++) {
+                float *to = dst + phase * blocked->phase_size + k * blocked->copy_size;
+                int n = k < shorter ? longest : longest - 1;
+                copy_samples(to, from + k * step, n, stride);
                 put(to + n, (vec){0});
             }
+            phase = phase + 1 < phases ? phase + 1 : 0;
+            dst += phase > 0 ? 0 : blocked->pitch;
         }
     }
 }
