@@ -281,11 +281,13 @@ static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, c
     tile->step = (ptrdiff_t)rows * width;
     ptrdiff_t row = (ptrdiff_t)width * (ptrdiff_t)conv_element_size(tile->output);
     for (int i = 0; i < rows; i++) {
-        struct conv_taps down = conv_taps_inside(first_row + i, 1, layer->stride_y, layer->pad_top,
-                                                 plan->shape.height, layer->dilation_y, height);
-        for (int p = 0; p < planes; p++)
-            for (ptrdiff_t at = 0; at < row; at += 64)
-                __builtin_prefetch(dst + (p * (ptrdiff_t)grouped->height + i) * row + at, 1);
+        struct conv_taps down = {0, height}, along = {0, columns};
+        if (may_skip)
+            down = conv_taps_inside(first_row + i, 1, layer->stride_y, layer->pad_top,
+                                    plan->shape.height, layer->dilation_y, height);
+        for (int p = 0; p < planes; p++) // lines of which no row before has a part
+            for (ptrdiff_t at = (i * row + 63) / 64 * 64; at < (i + 1) * row; at += 64)
+                __builtin_prefetch(dst + p * (ptrdiff_t)grouped->height * row + at, 1);
         for (int m = 0, set; m < maps; m += set) {
             set = maps - m < GROUPED_MAPS ? maps - m : GROUPED_MAPS;
             tile->bias = weights + (taps + 1) * (m * LANES);
@@ -295,9 +297,9 @@ static void sum_grouped(const struct conv_layer_plan *plan, struct tile *tile, c
             int left = (width + ACROSS_OUTPUTS(set) - 1) / ACROSS_OUTPUTS(set);
             for (int j = 0, n; left > 0; left--, j += n) {
                 n = (width - j + left - 1) / left; // of tiles about equally large
-                struct conv_taps along =
-                    conv_taps_inside(j, n, layer->stride_x, layer->pad_left, plan->shape.width,
-                                     layer->dilation_x, columns);
+                if (may_skip)
+                    along = conv_taps_inside(j, n, layer->stride_x, layer->pad_left,
+                                             plan->shape.width, layer->dilation_x, columns);
                 // To begin a tile again takes as long as four taps.
                 bool skips = may_skip && (down.end - down.first) * (along.end - along.first + 4) <
                                              height * columns;
