@@ -75,15 +75,6 @@ static void fit_line(struct conv_integer_line *line, const double *ideal, int si
 
 // --- products of lines ---------------------------------------------------------------------------
 
-// The number of zeros at each end.
-static int spare(const struct conv_integer_line *line)
-{
-    int count = 0;
-    while (count < line->side / 2 && line->coef[count] == 0)
-        count++;
-    return count;
-}
-
 static void set_product(struct conv_filter *filter, const struct conv_integer_line *line,
                         const double *ideal)
 {
@@ -92,7 +83,9 @@ static void set_product(struct conv_filter *filter, const struct conv_integer_li
         int j = k / line->side, i = k % line->side;
         error += fabs((double)line->coef[j] * line->coef[i] / scale - ideal[j] * ideal[i]);
     }
-    int zeros = spare(line);
+    int zeros = 0; // at each end
+    while (zeros < line->side / 2 && line->coef[zeros] == 0)
+        zeros++;
     filter->width = filter->height = line->side - 2 * zeros;
     for (int k = 0; k < filter->width * filter->width; k++)
         filter->coef[k] =
@@ -113,7 +106,7 @@ void conv_integer_separable(struct conv_filter *filter, const double *ideal, int
     set_product(filter, &line, ideal);
 }
 
-void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side)
+void conv_integer_separable_bytes(struct conv_filter *filter, double *ideal, int side)
 {
     struct conv_integer_line line;
     int32_t scale = 2 * BYTE_SCALE;
@@ -121,6 +114,8 @@ void conv_integer_separable_bytes(struct conv_filter *filter, const double *idea
         conv_integer_round_line(&line, ideal, side, scale /= 2);
     while (line.coef[side / 2] > MOST_BYTE);
     set_product(filter, &line, ideal);
+    for (int i = 0; i < filter->width; i++)
+        ideal[i] = (double)line.coef[(side - filter->width) / 2 + i] / scale;
 }
 
 // --- matrices ------------------------------------------------------------------------------------

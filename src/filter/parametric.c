@@ -36,6 +36,7 @@ struct result {
 #define REAL_CUT 5.04
 #define REAL_SIDE CONV_REAL_MAX_SIDE
 #define LEAST_PASSES 7        // taps of a line from which two passes are faster than one
+#define LEAST_REAL 9          // the same for float32 samples, on a GPU, too
 #define NO_TIES (1 + 0x1p-40) // no float32 sum of rational weights is halfway, where errors decide
 
 void conv_filter_gaussian(double *line, int half, double sigma)
@@ -57,13 +58,6 @@ static int gaussian_line(double line[REAL_SIDE], double sigma, bool precise)
     return 2 * half + 1;
 }
 
-static void make_gaussian_fast(struct result *result, const struct numbers *given)
-{
-    double line[REAL_SIDE];
-    int side = gaussian_line(line, given->value[0], false);
-    conv_integer_separable_bytes(result->filter, line, side);
-}
-
 // Adds a column times `factor` times the same as a row.
 static void add_real(struct conv_filter *filter, const double *line, int side, double factor)
 {
@@ -74,6 +68,15 @@ static void add_real(struct conv_filter *filter, const double *line, int side, d
     }
     real->side = side;
     real->lines++;
+}
+
+static void make_gaussian_fast(struct result *result, const struct numbers *given)
+{
+    double line[REAL_SIDE];
+    int side = gaussian_line(line, given->value[0], false);
+    conv_integer_separable_bytes(result->filter, line, side);
+    if (result->filter->width >= LEAST_REAL)
+        add_real(result->filter, line, result->filter->width, NO_TIES);
 }
 
 // Float32 samples take a coarse image if lines are too short.

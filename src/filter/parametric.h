@@ -34,8 +34,8 @@ void conv_integer_round_line(struct conv_integer_line *line, const double *ideal
 void conv_integer_separable(struct conv_filter *filter, const double *ideal, int side);
 
 // The same with one scale for both lines: the largest power of two up to 256 that keeps every
-// coefficient within 127.
-void conv_integer_separable_bytes(struct conv_filter *filter, const double *ideal, int side);
+// coefficient within 127. The line becomes the filter's, of these divided by the scale.
+void conv_integer_separable_bytes(struct conv_filter *filter, double *ideal, int side);
 
 // The image plus `amount` times its difference from the blur of such a line: the column times the
 // row, negative, of the scale s; the divisor d is the integer nearest to s * s / amount, and d + s
