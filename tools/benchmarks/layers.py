@@ -60,7 +60,7 @@ def layers_cpu(parser):
     """Layers of networks on one CPU core, beside oneDNN (in torch) and ONNX Runtime on one thread, in microseconds: the fastest of
     about 20 calls from Python in each round and of all rounds, since other load only makes a run slower. The limit, of `conv bench
     layers`, is the time of the multiply-adds alone, in registers. conv's package is that of PYTHONPATH (build/python)."""
-    parser.option("networks", "resnet18,mobilenet_v2")
+    parser.option("networks", "resnet18,mobilenetv2")
     parser.option("batch", 1)
     os.environ["OMP_NUM_THREADS"] = "1"
     options = parser.read(rounds=3)
