@@ -153,6 +153,17 @@ static void choose_enlarge(struct decimated_constants *constants)
             constants->enlarge = enlarge<Sample, Result, SOME, PARTS>;
 }
 
+template <typename Sample, bool REPEATS>
+static void choose_reduce(struct decimated_constants *constants, bool small)
+{
+    constexpr int HALF = ROW_GROUPS / 2;
+    bool large = constants->filter.step > 2 && !small;
+    constants->reduce = small   ? reduce_bytes<Sample, ROW_GROUPS, 1, REPEATS>
+                        : large ? reduce_bytes<Sample, HALF, 2, REPEATS>
+                                : reduce_bytes<Sample, HALF, 1, REPEATS>;
+    constants->share = large ? reduce_bytes<Sample, HALF, 2, REPEATS, true> : NULL;
+}
+
 template <typename Sample, typename Result>
 static void set_kernels(struct decimated_constants *constants)
 {
@@ -162,10 +173,10 @@ static void set_kernels(struct decimated_constants *constants)
     constants->sum_bytes = STRIP_SUMS(Sample) * WARP * (int)sizeof(uint32_t);
     bool small = f.step > 2 && f.step * constants->sample_bytes <= 8;
     constants->stage_rows = small ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
-    constants->reduce = small        ? reduce_bytes<Sample, ROW_GROUPS, 1>
-                        : f.step > 2 ? reduce_bytes<Sample, ROW_GROUPS / 2, 2>
-                                     : reduce_bytes<Sample, ROW_GROUPS / 2, 1>;
-    constants->share = f.step > 2 && !small ? reduce_bytes<Sample, ROW_GROUPS / 2, 2, true> : NULL;
+    if (f.border == CONV_BORDER_REPLICATE)
+        choose_reduce<Sample, true>(constants, small);
+    else
+        choose_reduce<Sample, false>(constants, small);
     constants->reducing_blocks = REDUCING_BLOCKS(Sample);
     constants->join = join_seams<Sample>;
     constants->filter_image = filter_bytes<Sample>;

@@ -18,9 +18,15 @@ struct part {
     int strip, strips;  // the first one, and how many
     int chunks;         // of 16 bytes of a row
     int skipped, bytes; // of a row: before, and of, its bulk copy; 0: there are no bulk copies
-    bool aligned;       // addresses of chunks are multiples of 16
-    bool repeats;       // the border repeats samples, too
+    bool fills;         // samples outside come from those inside, or are constant: fill_outside
 };
+
+// REPEATS: it is replicate, which the compiler then knows.
+template <bool REPEATS>
+__device__ static inline enum conv_border border_of(const struct decimated_filter &f)
+{
+    return REPEATS ? CONV_BORDER_REPLICATE : (enum conv_border)f.border;
+}
 
 // Calls take(row, chunk) for each chunk of a stage that the thread loads.
 template <int ROWS, typename Take>
@@ -37,23 +43,41 @@ __device__ static inline void take_chunks(const struct part &part, const Take &t
     }
 }
 
-// The chunk's samples, each by itself. row: -1 for constant ones.
+// Whether the samples of a chunk, of which two are at `first` and `last`, come in reverse order.
 template <typename Sample>
+__device__ static inline bool is_mirrored(enum conv_border border, int first, int last)
+{
+    return border != CONV_BORDER_WRAP && first - last == 16 / (int)sizeof(Sample) - 1;
+}
+
+template <typename Sample> __device__ static inline uint4 repeat_sample(Sample value)
+{
+    uint32_t word = value * (sizeof(Sample) == 1 ? 0x01010101u : 0x00010001u);
+    return make_uint4(word, word, word, word);
+}
+
+// The chunk's samples, each by itself.
+template <typename Sample, bool REPEATS>
 __device__ static inline void load_chunk(uint4 *to, int x, int row,
                                          const struct conv_stencil_plane &plane,
                                          const struct decimated_filter &f)
 {
+    constexpr int COUNT = 16 / (int)sizeof(Sample);
     constexpr int IN_WORD = 4 / sizeof(Sample), WORDS = 2; // loaded at once: their latency counts
+    const enum conv_border border = border_of<REPEATS>(f);
     const Sample *from = (const Sample *)(plane.src + row * plane.src_stride);
+    int near = conv_border_index(border, x, plane.width);
+    bool mirrored =
+        is_mirrored<Sample>(border, near, conv_border_index(border, x + COUNT - 1, plane.width));
 #pragma unroll 1
     for (int first = 0; first < 4; first += WORDS) {
         uint32_t words[WORDS] = {};
 #pragma unroll
         for (int k = 0; k < WORDS * IN_WORD; k++) {
-            int column =
-                conv_border_index((enum conv_border)f.border, x + first * IN_WORD + k, plane.width);
+            int i = first * IN_WORD + k;
+            int column = mirrored ? near - i : conv_border_index(border, x + i, plane.width);
             uint32_t sample = (uint32_t)f.border_value;
-            if (column >= 0 && row >= 0)
+            if (column >= 0)
                 sample = from[column];
             words[k / IN_WORD] |= sample << 8 * (int)sizeof(Sample) * (k % IN_WORD);
         }
@@ -63,42 +87,47 @@ __device__ static inline void load_chunk(uint4 *to, int x, int row,
     }
 }
 
-// Asks for a chunk. Where the border repeats samples, those outside are at first the nearest chunk:
-// see repeat_samples.
-template <typename Sample>
+// Asks for a chunk, unless fill_outside fills it.
+template <typename Sample, bool REPEATS>
 __device__ static inline void ask_chunk(uint4 *to, int x, int row, const struct part &part,
                                         const struct conv_stencil_plane &plane,
                                         const struct decimated_filter &f)
 {
     constexpr int COUNT = 16 / (int)sizeof(Sample);
-    bool inside = row >= 0 && x >= 0 && x + COUNT <= plane.width;
-    if (part.repeats)
-        x = min(max(x, 0), (plane.width - 1) & -COUNT);
-    const uint8_t *from = plane.src + row * plane.src_stride + x * (int)sizeof(Sample);
-    if (part.repeats || (part.aligned && inside))
+    const enum conv_border border = border_of<REPEATS>(f);
+    bool outside = row < 0 || x < 0 || x >= plane.width;
+    if (outside && border == CONV_BORDER_CONSTANT)
+        *to = repeat_sample((Sample)f.border_value);
+    if (outside && (part.fills || border == CONV_BORDER_CONSTANT))
+        return;
+    int first = conv_border_index(border, x, plane.width);
+    int last = conv_border_index(border, x + COUNT - 1, plane.width);
+    bool together = part.fills || (first >= 0 && last - first == COUNT - 1);
+    const uint8_t *from = plane.src + row * plane.src_stride + first * (int)sizeof(Sample);
+    if (together && (uintptr_t)from % 16 == 0)
         __pipeline_memcpy_async(to, from, 16);
-    else if (inside && has_words<uint32_t>(plane.src, plane.src_stride))
+    else if (together && (uintptr_t)from % 4 == 0)
         for (int w = 0; w < 4; w++)
             __pipeline_memcpy_async((uint32_t *)to + w, from + 4 * w, 4);
     else
-        load_chunk<Sample>(to, x, row, plane, f);
+        load_chunk<Sample, REPEATS>(to, x, row, plane, f);
 }
 
 // Asks for the rows of a stage from y on. Each warp has some of them copied by the bulk copy
 // engine.
-template <typename Sample, int ROWS>
+template <typename Sample, int ROWS, bool REPEATS>
 __device__ static inline void ask(uint8_t *stage, uint64_t *full, int y, const struct part &part,
                                   const struct conv_stencil_plane &plane,
                                   const struct decimated_filter &f)
 {
     auto row_of = [&](int row) {
-        return conv_border_index((enum conv_border)f.border, y + row, plane.height);
+        return conv_border_index(border_of<REPEATS>(f), y + row, plane.height);
     };
     if (y < part.end && !part.bytes) {
         take_chunks<ROWS>(part, [&](int row, int chunk) {
-            ask_chunk<Sample>((uint4 *)(stage + row * f.pitch) + chunk,
-                              part.x + chunk * (16 / (int)sizeof(Sample)), row_of(row), part, plane,
-                              f);
+            ask_chunk<Sample, REPEATS>((uint4 *)(stage + row * f.pitch) + chunk,
+                                       part.x + chunk * (16 / (int)sizeof(Sample)), row_of(row),
+                                       part, plane, f);
         });
     }
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -146,45 +175,64 @@ __device__ static inline void wait_for(uint64_t *full, uint32_t parity, bool bul
         __pipeline_wait_prior(MOST_STAGES - 2);
 }
 
-// Puts repeated samples in the place of those outside. The sample is in the same chunk, or in the
-// row where a bulk copy brought it.
-template <typename Sample, int ROWS>
-__device__ static inline void repeat_samples(uint8_t *stage, const struct part &part, int width,
-                                             int pitch)
+// Fills the samples of a stage that are outside the plane.
+template <typename Sample, int ROWS, bool REPEATS>
+__device__ static inline void fill_outside(uint8_t *stage, const struct part &part, int width,
+                                           const struct decimated_filter &f)
 {
     constexpr int COUNT = 16 / (int)sizeof(Sample);
-    int left = max(-part.x, 0) / COUNT, inside = min(max(width - part.x, 0) / COUNT, part.chunks);
-    int outside = left + part.chunks - inside;
+    const enum conv_border border = border_of<REPEATS>(f);
+    int left = min(max(-part.x, 0) / COUNT, part.chunks);
+    int inside = min(max(width - part.x, 0) / COUNT, part.chunks);
+    int outside = left + part.chunks - max(inside, left);
+    bool repeats = border == CONV_BORDER_REPLICATE || border == CONV_BORDER_CONSTANT;
     for (int i = (int)threadIdx.x; i < ROWS * outside; i += REDUCE_THREADS) {
         int row = i / outside, chunk = i - row * outside;
-        chunk += chunk < left ? 0 : inside - left;
-        int x = part.x + chunk * COUNT, last = x < 0 ? 0 : width - 1;
-        Sample *samples = (Sample *)(stage + row * pitch) + chunk * COUNT;
-        Sample value = samples[part.bytes ? last - x : last % COUNT];
-        uint32_t word = value * (sizeof(Sample) == 1 ? 0x01010101u : 0x00010001u);
-        if (x < 0 || x >= width)
-            *(uint4 *)samples = make_uint4(word, word, word, word);
-        else
-            for (int k = last + 1 - x; k < COUNT; k++)
-                samples[k] = value;
+        chunk += chunk < left ? 0 : max(inside, left) - left;
+        int x = part.x + chunk * COUNT, near = conv_border_index(border, x, width);
+        int far = conv_border_index(border, x + COUNT - 1, width);
+        bool mirrored = is_mirrored<Sample>(border, near, far);
+        Sample *samples = (Sample *)(stage + row * f.pitch) - part.x;
+        if (repeats && (x < 0 || x >= width)) {
+            Sample value = near < 0 ? (Sample)f.border_value : samples[near];
+            *(uint4 *)(samples + x) = repeat_sample(value);
+            continue;
+        }
+        for (int k = 0; k < COUNT; k++) {
+            int from = mirrored ? near - k : conv_border_index(border, x + k, width);
+            if (x + k < 0 || x + k >= width)
+                samples[x + k] = from < 0 ? (Sample)f.border_value : samples[from];
+        }
     }
 }
 
-// A bulk copy brings a row's samples, or all that are not repeated.
-template <typename Sample>
-__device__ static inline void set_bulk(struct part *part, const struct conv_stencil_plane &plane,
-                                       const struct decimated_filter &f)
+// Whether fill_outside can fill the part's samples that are outside, and what a bulk copy brings: a
+// row's samples, or those inside.
+template <typename Sample, bool REPEATS>
+__device__ static inline void place_columns(struct part *part,
+                                            const struct conv_stencil_plane &plane,
+                                            const struct decimated_filter &f)
 {
+    const enum conv_border border = border_of<REPEATS>(f);
+    int size = (int)sizeof(Sample), width = plane.width, end = part->x + part->chunks * 16 / size;
+    int first = max(part->x, 0), last = min(end, width); // inside
+    bool aligned = has_words<uint4>(plane.src, plane.src_stride);
+    bool mirrors = (part->x >= 0 || last == width || -part->x < last) &&
+                   (end <= width || first == 0 || 2 * width - 1 - end >= first);
+    if (border == CONV_BORDER_WRAP)
+        mirrors = last - first == width;
+    part->fills = aligned && first < last && border != CONV_BORDER_CONSTANT &&
+                  (border == CONV_BORDER_REPLICATE || mirrors);
     part->skipped = part->bytes = 0;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    int size = (int)sizeof(Sample), from = max(-part->x * size, 0);
-    int to = min(part->chunks * 16, ((plane.width * size + 15) & -16) - part->x * size);
-    bool whole = part->x >= 0 && part->x * size + part->chunks * 16 <= plane.width * size;
-    bool rows = f.border != CONV_BORDER_CONSTANT ||
-                (part->y >= 0 && part->end <= plane.height - 8 * ROW_GROUPS);
-    if (part->aligned && rows && (whole || part->repeats) && from < to) {
-        part->skipped = from;
-        part->bytes = to - from;
+    // With constant samples where all rows are inside; else chunks are written one by one.
+    bool constant = border == CONV_BORDER_CONSTANT;
+    bool rows = !constant || (part->y >= 0 && part->end <= plane.height - 8 * ROW_GROUPS);
+    if (aligned && rows && first < last &&
+        (last - first == end - part->x || part->fills || constant)) {
+        part->fills = part->fills || constant;
+        part->skipped = (first - part->x) * size;
+        part->bytes = ((last - first) * size + 15) & -16;
     }
 #endif
 }

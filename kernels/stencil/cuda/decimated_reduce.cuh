@@ -273,7 +273,7 @@ __device__ static inline void collect_sums(int32_t (*sums)[bytes_of<Sample>::PAR
 }
 
 // STAGES of GROUPS groups of 8 rows each make a second product.
-template <typename Sample, int GROUPS, int STAGES, bool SHARES>
+template <typename Sample, int GROUPS, int STAGES, bool SHARES, bool REPEATS>
 __device__ static inline void
 reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64_t *full,
             uint32_t *parities, const struct part &part, const struct strip &s,
@@ -290,8 +290,7 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
     phase += phase < 0 ? f.phases : 0;
     int done = floor_div(part.y, f.step), rest = part.y - done * f.step, end = done;
     int until = f.store_blocks, stage = 0, asked = f.stages - 1;
-    bool repeats =
-        part.repeats && (part.x < 0 || part.x + part.chunks * bytes::SAMPLES > plane.width);
+    bool fills = part.fills && (part.x < 0 || part.x + part.chunks * bytes::SAMPLES > plane.width);
     for (int y = part.y; y < part.end; y += f.block_rows) {
         int32_t row_sums[ROW_GROUPS][bytes::ROW_PARTS][4] = {};
 #pragma unroll
@@ -299,13 +298,13 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
             bool bulk = part.bytes && y + k * ROWS < part.end;
             wait_for(&full[stage], *parities >> stage & 1, bulk, f.stages);
             *parities ^= (uint32_t)bulk << stage;
-            if (repeats && !bulk)
+            if (fills && !bulk)
                 __syncthreads(); // samples of other threads
-            if (repeats)
-                repeat_samples<Sample, ROWS>(ring + stage * size, part, plane.width, f.pitch);
+            if (fills)
+                fill_outside<Sample, ROWS, REPEATS>(ring + stage * size, part, plane.width, f);
             __syncthreads(); // samples of other threads; all have read those of the stage before
-            ask<Sample, ROWS>(ring + asked * size, &full[asked], y + (k + f.stages - 1) * ROWS,
-                              part, plane, f);
+            ask<Sample, ROWS, REPEATS>(ring + asked * size, &full[asked],
+                                       y + (k + f.stages - 1) * ROWS, part, plane, f);
             if (s.segment <= s.last_segment)
                 reduce_rows<Sample, GROUPS>(row_sums + k * GROUPS, ring + stage * size + at, s,
                                             tables, f);
@@ -398,7 +397,7 @@ static __global__ void __launch_bounds__(THREADS)
 // Blocks have parts from left to right and from top to bottom, and each warp a strip of these, or,
 // if it SHARES one, some of its segments.
 // Shared: the tables, sums of strips and a ring of stages.
-template <typename Sample, int GROUPS, int STAGES, bool SHARES = false>
+template <typename Sample, int GROUPS, int STAGES, bool REPEATS, bool SHARES = false>
 static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample))
     reduce_bytes(const __grid_constant__ struct decimated_filter f)
 {
@@ -436,15 +435,13 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
         part.chunks = ((part.strips * STRIP + 3) * step * bytes::COUNT - 1) / 16 + 1;
         part.row = item / across;
         place_rows(&part, grid.coarse_height, f);
-        part.aligned = has_words<uint4>(plane.src, plane.src_stride);
-        part.repeats = part.aligned && f.border == CONV_BORDER_REPLICATE;
-        set_bulk<Sample>(&part, plane, f);
+        place_columns<Sample, REPEATS>(&part, plane, f);
         if (item == (int)blockIdx.x)
             ask_tables(tables, f.tables->reduce,
                        (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
         for (int k = 0; k < f.stages - 1; k++)
-            ask<Sample, ROWS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part, plane,
-                              f);
+            ask<Sample, ROWS, REPEATS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part,
+                                       plane, f);
         if (item == (int)blockIdx.x)
             start_next_kernel();
         struct strip s;
@@ -460,8 +457,8 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
         s.column = s.share == 0 ? place + 1 + f.pad : grid.coarse_width;
         s.segment = first + segments * s.share / s.shares;
         s.last_segment = s.share < s.shares ? first + segments * (s.share + 1) / s.shares - 1 : -1;
-        reduce_part<Sample, GROUPS, STAGES, SHARES>(tables, ring,
-                                                    shared + strip * STRIP_SUMS(Sample), full,
-                                                    &parities, part, s, plane, grid, f);
+        reduce_part<Sample, GROUPS, STAGES, SHARES, REPEATS>(
+            tables, ring, shared + strip * STRIP_SUMS(Sample), full, &parities, part, s, plane,
+            grid, f);
     }
 }
