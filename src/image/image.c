@@ -62,16 +62,6 @@ void conv_image_turn(const struct conv_image *dst, const struct conv_image *src,
     }
 }
 
-// A sample of 1 or 2 bytes in native byte order.
-static unsigned read_sample(const uint8_t *at, size_t size)
-{
-    uint16_t wide;
-    if (size == 1)
-        return *at;
-    memcpy(&wide, at, sizeof wide);
-    return wide;
-}
-
 bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
                        struct conv_image_difference *first)
 {
@@ -86,8 +76,8 @@ bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
             while (memcmp(of_a + x * sample, of_b + x * sample, sample) == 0)
                 x++;
             *first = (struct conv_image_difference){.channel = c, .x = (int)x, .y = y};
-            first->a = read_sample(of_a + x * sample, sample);
-            first->b = read_sample(of_b + x * sample, sample);
+            first->a = conv_image_get(of_a, a->depth, (int)x);
+            first->b = conv_image_get(of_b, a->depth, (int)x);
             return true;
         }
     }
@@ -119,55 +109,71 @@ void conv_image_narrow(struct conv_image *image)
     }
 }
 
-static void write_sample(uint8_t *at, size_t size, unsigned value)
+// Samples of a row are computed in parts, apart from the row, which compilers can vectorise.
+#define PART 256
+
+static int part_of(const struct conv_image *image, int x)
 {
-    uint16_t wide = (uint16_t)value;
-    if (size == 1)
-        *at = (uint8_t)value;
-    else
-        memcpy(at, &wide, sizeof wide);
+    return image->width - x < PART ? image->width - x : PART;
 }
 
-static unsigned weigh(unsigned r, unsigned g, unsigned b)
+static void load(uint16_t *restrict to, const uint8_t *restrict row, int depth, int x, int count)
 {
-    return conv_image_divide_half_even(299 * r + 587 * g + 114 * b, 1000);
+    if (depth == 8)
+        for (int i = 0; i < count; i++)
+            to[i] = row[x + i];
+    else
+        memcpy(to, row + 2 * (size_t)x, 2 * (size_t)count);
+}
+
+static void store(uint8_t *restrict row, const uint16_t *restrict from, int depth, int x, int count)
+{
+    if (depth == 8)
+        for (int i = 0; i < count; i++)
+            row[x + i] = (uint8_t)from[i];
+    else
+        memcpy(row + 2 * (size_t)x, from, 2 * (size_t)count);
+}
+
+// The luminance of some pixels of a row. *value: their colours.
+static void weigh(uint16_t *restrict luma, uint16_t (*restrict value)[PART],
+                  const struct conv_image *colours, int y, int x)
+{
+    int count = part_of(colours, x);
+    for (int c = 0; c < 3; c++)
+        load(value[c], conv_image_row(colours, c, y), colours->depth, x, count);
+    for (int i = 0; i < PART; i++) { // divided by 1000 and rounded half to even
+        unsigned sum = 299u * value[0][i] + 587u * value[1][i] + 114u * value[2][i] + 500;
+        unsigned up = sum / 1000;
+        luma[i] = (uint16_t)(up - (up & (up * 1000 == sum)));
+    }
 }
 
 void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours)
 {
-    size_t sample = (size_t)colours->depth / 8;
-    for (int y = 0; y < colours->height; y++) {
-        const uint8_t *r = conv_image_row(colours, 0, y), *g = conv_image_row(colours, 1, y);
-        const uint8_t *b = conv_image_row(colours, 2, y);
-        uint8_t *out = conv_image_row(gray, 0, y);
-        for (size_t at = 0; at < (size_t)colours->width * sample; at += sample)
-            write_sample(out + at, sample,
-                         weigh(read_sample(r + at, sample), read_sample(g + at, sample),
-                               read_sample(b + at, sample)));
-    }
+    uint16_t luma[PART], value[3][PART] = {0};
+    for (int y = 0; y < colours->height; y++)
+        for (int x = 0; x < colours->width; x += PART) {
+            weigh(luma, value, colours, y, x);
+            store(conv_image_row(gray, 0, y), luma, colours->depth, x, part_of(colours, x));
+        }
 }
 
 void conv_image_replace_luma(const struct conv_image *colours, const struct conv_image *luma)
 {
-    size_t sample = (size_t)colours->depth / 8;
+    uint16_t old[PART], new[PART] = {0}, value[3][PART] = {0};
     int most = (1 << colours->depth) - 1;
     for (int y = 0; y < colours->height; y++) {
-        const uint8_t *new = conv_image_row(luma, 0, y);
-        uint8_t *row[3];
-        for (int c = 0; c < 3; c++)
-            row[c] = conv_image_row(colours, c, y);
-        for (size_t at = 0; at < (size_t)colours->width * sample; at += sample) {
-            int value[3];
-            for (int c = 0; c < 3; c++)
-                value[c] = (int)read_sample(row[c] + at, sample);
-            int change = (int)read_sample(new + at, sample) -
-                         (int)weigh((unsigned)value[0], (unsigned)value[1], (unsigned)value[2]);
+        for (int x = 0; x < colours->width; x += PART) {
+            int count = part_of(colours, x);
+            weigh(old, value, colours, y, x);
+            load(new, conv_image_row(luma, 0, y), colours->depth, x, count);
             for (int c = 0; c < 3; c++) {
-                int sum = value[c] + change;
-                write_sample(row[c] + at, sample,
-                             sum < 0      ? 0
-                             : sum > most ? (unsigned)most
-                                          : (unsigned)sum);
+                for (int i = 0; i < PART; i++) {
+                    int sum = value[c][i] + new[i] - old[i];
+                    value[c][i] = (uint16_t)(sum < 0 ? 0 : sum > most ? most : sum);
+                }
+                store(conv_image_row(colours, c, y), value[c], colours->depth, x, count);
             }
         }
     }

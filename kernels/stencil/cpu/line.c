@@ -17,7 +17,16 @@ static void fill_value(void *line, int depth, float value, int from, int to)
     }
 }
 
-// Fills line entries `from` to `to` - 1: columns x + from, ..., outside the plane.
+// Fills line entries `from` to `to` - 1 with the sample of one column.
+static void repeat(void *line, int depth, const uint8_t *row, int column, int from, int to)
+{
+    float value = depth == 32   ? ((const float *)(const void *)row)[column]
+                  : depth == 16 ? ((const uint16_t *)(const void *)row)[column]
+                                : row[column];
+    fill_value(line, depth, value, from, to);
+}
+
+// Fills them with those of the columns x + from, ..., outside the plane.
 static void fill_border(void *line, const struct conv_stencil *stencil, const uint8_t *row,
                         int width, int x, int from, int to)
 {
@@ -46,8 +55,16 @@ void conv_cpu_line(void *line, const struct conv_stencil *stencil,
     size_t size = (size_t)stencil->depth / 8;
     int inside = x < 0 ? -x : 0; // entries [inside, outside) lie in the plane
     int outside = plane->width - x < count ? plane->width - x : count;
-    fill_border(line, stencil, row, plane->width, x, 0, inside);
+    // Large filters have hundreds of such entries.
+    bool repeats = stencil->border == CONV_BORDER_REPLICATE && stencil->channels == 1;
+    if (repeats)
+        repeat(line, stencil->depth, row, 0, 0, inside);
+    else
+        fill_border(line, stencil, row, plane->width, x, 0, inside);
     memcpy((uint8_t *)line + (size_t)inside * size, row + (size_t)(x + inside) * size,
            (size_t)(outside - inside) * size);
-    fill_border(line, stencil, row, plane->width, x, outside, count);
+    if (repeats)
+        repeat(line, stencil->depth, row, plane->width - 1, outside, count);
+    else
+        fill_border(line, stencil, row, plane->width, x, outside, count);
 }

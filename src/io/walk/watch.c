@@ -94,17 +94,6 @@ enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals,
     return status;
 }
 
-// Puts back an arrival that was taken, to be taken again after `wait_ns` unless an event replaces
-// it. Its path belongs to the arrivals again. CONV_ERR_MEMORY loses it.
-static enum conv_status postpone(struct conv_watch_arrivals *arrivals,
-                                 struct conv_watch_arrival *arrival, uint64_t wait_ns,
-                                 struct conv_err *err)
-{
-    arrival->due_ns = conv_clock_ns() + wait_ns;
-    arrival->waited_ns += wait_ns;
-    return push(arrivals, arrival, err);
-}
-
 // `path` is gone: it is not handed out any more. Best effort, as replacing is: if two names share a
 // place in the table, one of them may be handed out although it is gone, or handed out twice.
 static void remove_arrival(struct conv_watch_arrivals *arrivals, const char *path)
@@ -414,11 +403,13 @@ static bool find_ready(struct conv_watch *watch, uint64_t *wait_ns)
     take_again(watch);
     while (!watch->ready.path && take_arrival(&watch->arrivals, &arrival, wait_ns)) {
         uint64_t wait = wait_for(watch, &arrival);
+        arrival.due_ns = conv_clock_ns() + wait; // unless an event replaces it before
+        arrival.waited_ns += wait == GONE ? 0 : wait;
         if (wait == 0)
             watch->ready = arrival;
         else if (wait == GONE)
             free(arrival.path);
-        else if (postpone(&watch->arrivals, &arrival, wait, &err))
+        else if (push(&watch->arrivals, &arrival, &err))
             conv_watch_note_failure(watch, watch->roots[arrival.root].path, &err);
     }
     return watch->ready.path;
