@@ -191,17 +191,12 @@ struct store_target {
 };
 
 // No "memory" clobber: later loads of samples, which are elsewhere, may move before the store.
-__device__ inline void store_eight(uint64_t to, uint2 samples)
-{
-    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(samples.x), "r"(samples.y));
-}
-
 template <bool RAGGED>
 __device__ inline void store(const struct store_target &target, int row, uint2 samples)
 {
     uint64_t to = target.to + (uint64_t)(row * target.stride);
     if (!RAGGED || (target.whole && row < target.rows)) {
-        store_eight(to, samples);
+        asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(samples.x), "r"(samples.y));
     } else if (row < target.rows) {
 #pragma unroll 1
         for (int k = 0; k < target.columns; k++) {

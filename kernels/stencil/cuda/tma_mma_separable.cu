@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Two passes on tensor cores in one kernel: for exact filters of 8-bit images that are a column
 // times a row, up to 31 x 31, from compute capability 9.0 on. Samples come through the bulk copy
-// engine (tma_pipeline.cuh).
-//
-// First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product is
-// sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are those sums. A lane
-// holds the part of a result that it must hold of the next B (PTX ISA, "Matrix Fragments for
-// mma.m16n8k16 with integer type" and "... mma.m16n8k32"), except for the order of rows, which is
-// free. No lane needs a value of another lane.
+// engine (tma_pipeline.cuh). The passes are explained in separable_mma.cuh.
 //
 // The sums of the first pass have 16 bits: one product takes their low bytes, another one the high
 // bytes, and lows + 256 * highs is exact. At 31 x 31 a sample takes 192 multiply-adds of bytes
@@ -179,8 +173,6 @@ static __device__ inline void filter_microtile(const struct work_tile &tile, con
     target.stride = tile.dst_stride;
     target.to =
         __cvta_generic_to_global(tile.dst) + (uint64_t)((y + g) * target.stride + x + 8 * t);
-    target.centre = line + Passes::HEIGHT / 2 * tile.pitch + 8 * t;
-    target.pitch = tile.pitch;
     target.columns = min(tile.stored - x - 8 * t, 8);
     target.rows = target.columns > 0 ? rows - g : 0;
     target.whole = target.columns == 8 && tile.aligned;

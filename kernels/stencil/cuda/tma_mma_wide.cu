@@ -5,12 +5,9 @@
 // threshold; and smoothing filters of 16-bit images. Exact filters up to 31 x 31, from compute
 // capability 9.0 on. The passes are explained in separable_mma.cuh.
 //
-// Taps of a row are unsigned bytes, those of a column have one or two bytes. The sums of the first
-// pass have up to 24 bits: their three bytes are factors of a product each (of two with a column of
-// two bytes), and the products of equal weight share an accumulator. Sums of the second pass have
-// up to 31 bits, and are divided by a multiplication. At 31 x 31 a sample takes 240 multiply-adds
-// of bytes, 384 with a column of two. At 16 bits the first pass has a product for the low and one
-// for the high bytes of the samples, 368 in total, or 416 with sums of four bytes and of 40 bits.
+// At 31 x 31 a sample takes 240 multiply-adds of bytes, 384 with a column of two bytes. At 16 bits
+// the first pass has a product for the low and one for the high bytes of the samples, 368 in total,
+// or 416 with sums of four bytes and of 40 bits (wide_sums.cuh).
 #include "kernels/stencil/cuda/wide_sums.cuh"
 
 struct tma_mma_wide_filter {
