@@ -99,9 +99,7 @@ __device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
 }
 
 // For all blocks. EVEN: words 0 and 1 of B are in adjacent registers, and 2 and 3; else 1 and 2.
-// Rejected: words 1 and 2 as a pair, too. It needs the last two words of A a second time, and the
-// moves between registers cost what it saves (8192 x 8192, gaussian:5, H100: 0.663 instead of 0.666
-// of a copy's speed).
+// Rejected: these as a pair, too; moves between registers cost what it saves.
 template <bool EVEN, typename Tap, int BLOCKS>
 __device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<Tap, BLOCKS> &a,
                                 const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
@@ -179,8 +177,7 @@ __device__ inline void multiply_samples(int32_t (&sums)[2][2][4], const uint8_t 
     }
 }
 
-// The destination of the lane's samples of a microtile, and the source samples at the same
-// positions.
+// Where the lane's samples of a microtile go, and the source samples at the same positions.
 struct store_target {
     uint64_t to; // eight samples of the first row, in global memory
     int64_t stride;
@@ -207,9 +204,8 @@ __device__ inline void store(const struct store_target &target, int row, uint2 s
     }
 }
 
-// The sums that a consumer warp keeps. The first groups of the next microtile are the last ones of
-// this one, in the same registers: the groups of a microtile begin at one place of the ring, or in
-// turn at one of two.
+// The sums that a consumer warp keeps. The groups of a microtile begin at one place of the ring, or
+// in turn at one of two, so that those it shares with the one above are in the same registers.
 template <typename Passes> struct kept_sums {
     typename Passes::Sums ring[RING];
     bool second; // the next microtile begins at the second half

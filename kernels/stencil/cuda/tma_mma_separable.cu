@@ -7,9 +7,8 @@
 // bytes, and lows + 256 * highs is exact. At 31 x 31 a sample takes 192 multiply-adds of bytes
 // instead of 961. kernels/README.md has the figures.
 //
-// Rejected: microtiles of 128 rows leave room for two stages only (31 x 31: 0.46 of the speed of a
-// copy instead of 0.60), microtiles of 32 rows sum more halo; 16 consumer warps instead of 12 have
-// no registers to overlap both passes (0.54 instead of 0.58).
+// Rejected: microtiles of 128 rows, which leave room for two stages only (31 x 31: 0.46 of a copy's
+// speed instead of 0.60), and 16 consumer warps, without registers to overlap both passes (0.54).
 #include "kernels/stencil/cuda/pack.cuh"
 #include "kernels/stencil/cuda/separable_mma.cuh"
 
@@ -127,9 +126,8 @@ template <int WIDTH_, int HEIGHT_, bool ROUND_U8> struct separable_passes {
     }
 };
 
-// Both passes of a microtile, for which separable_mma.cuh explains RAGGED and Passes.
-// Rejected: its filter_microtile, which takes 9 % longer for blur:9 and blur:15 (6000 x 4000,
-// H200).
+// Both passes of a microtile; separable_mma.cuh explains RAGGED and Passes. Its filter_microtile
+// takes 9 % longer for blur:9 and blur:15 (H200, 6000 x 4000 x 3).
 template <bool RAGGED, typename Passes>
 static __device__ inline void filter_rows(const uint8_t *from, int pitch,
                                           const struct store_target &target, int rows,
@@ -290,11 +288,9 @@ static bool can_tma_mma_separable(const struct conv_stencil *stencil)
     return find_factors(&factors, &quick, stencil, LONG_FACTOR, LONG_FACTOR);
 }
 
-// Two passes multiply less than one, but start and end more slowly. One pass takes at most 9 rows
-// of SHORT_FACTOR taps whose coefficients are bytes; at 9 x 9 two are faster only in large launches
-// (8192 x 8192: 0.76 of the speed of a copy instead of 0.65; but four images of 2880 x 1800: 79 us
-// instead of 62, one: 26 instead of 20). If coefficients are not bytes, two passes are the next
-// best (one image: 25 us; one pass with sums in registers takes 61 at 7 x 7 and 31 at 5 x 5).
+// Two passes multiply less than one, but start more slowly: at 9 x 9 they take 79 us instead of 62
+// for four images of 2880 x 1800, but have 0.76 of a copy's speed instead of 0.65 at 8192 x 8192.
+// One takes 9 rows of SHORT_FACTOR taps of a byte at most; for others two are the next best.
 #define ONE_PASS_HEIGHT 9
 #define LARGE_LAUNCH ((size_t)128 << 20)
 #define LEAST_SIDE 5

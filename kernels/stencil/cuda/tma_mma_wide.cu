@@ -171,9 +171,8 @@ struct wide_passes {
 
 #endif
 
-// Blocks of 16 warps; a consumer warp filters a microtile of 32 x 64 samples at a time, or 32 x 32
-// of 16 bits. The factors pass through the pipeline's scratch, because a lane indexes them by its
-// position.
+// Blocks of 16 warps; a consumer warp filters microtiles of 32 x 64 samples, of 16 bits of 32 x 32.
+// The factors pass through the pipeline's scratch, because a lane indexes them by its position.
 template <typename Traits, int SIDE, int SUM_BYTES, int COLUMN_BYTES, bool TIES, bool SHARPENS>
 static __global__ void __launch_bounds__(block_threads<Traits>, 1)
     tma_mma_wide(const __grid_constant__ struct tma_mma_wide_filter f)
@@ -252,13 +251,9 @@ template <int DEPTH> static bool can_wide(const struct conv_stencil *stencil)
            find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR);
 }
 
-// Below 5 x 5, one pass with integers multiplies little more, and starts faster. At 5 x 5 and 7 x 7
-// (gaussian:0.6, gaussian:1) this kernel takes 0.39 and 0.28 of the time of cuda_tma (H100, three
-// planes of 8192 x 8192, 2026-11-26).
-//
-// Rejected: sums not kept from one tile to the next. They saved 4 and 7 % of the time with columns
-// of two bytes up to 17 taps (unsharp:1,2 and gaussian:1, H200, three planes of 6000 x 4000), but
-// cost 7 to 20 % in images of 1920 x 1080 and less, and elsewhere up to 15 %.
+// At 5 x 5 and 7 x 7 it takes 0.39 and 0.28 of the time of cuda_tma (H100, 8192 x 8192 x 3).
+// Rejected: sums not kept from tile to tile take 4 to 7 % less with columns of two bytes up to 17
+// taps (gaussian:1, H200, 6000 x 4000 x 3), but up to 20 % more in images of 1920 x 1080 and less.
 #define LEAST_SIDE 5 // smaller filters take one pass
 
 static int score_tma_mma_wide(const struct conv_stencil *stencil, size_t)
@@ -266,8 +261,7 @@ static int score_tma_mma_wide(const struct conv_stencil *stencil, size_t)
     return max(stencil->width, stencil->height) >= LEAST_SIDE ? 72 : 48;
 }
 
-// From LEAST_SIDE on it is as fast as cuda_tma or faster: blur:2, H100, 2026-11-26, 0.91 and 0.90
-// of a copy with three planes of 8192 x 8192, 0.93 and 0.83 with 500 photographs.
+// As fast as cuda_tma or faster: blur:2 has 0.83 to 0.93 of a copy's speed (H100).
 static int score_tma_mma_wide16(const struct conv_stencil *stencil, size_t)
 {
     return max(stencil->width, stencil->height) >= LEAST_SIDE ? 85 : CONV_SCORE_UNSUITED;

@@ -129,8 +129,7 @@ __device__ inline void load_start(int32_t (&to)[4], const struct sum_division &b
         to[k] = by.start ^ row[t + k];
 }
 
-// The quotient of a sum that started with d / 2, from bit first_bit on. TIES: the divisor may
-// be even.
+// The quotient of a sum that started with d / 2, from bit first_bit on. TIES: d may be even.
 template <bool TIES>
 __device__ inline uint32_t divide_sum(uint32_t sum, const struct sum_division &by)
 {
