@@ -114,12 +114,8 @@ CONV_HOST_DEVICE static inline int conv_pool_edge(int size, int grid, int i)
     return (int)((int64_t)size * i / grid);
 }
 
-// Adds rows first_row to first_row + rows - 1 of a plane (rows of `width` floats without gaps;
-// `map` points to its first row) to cells[grid][grid], which begin as conv_pool_start leaves them.
-// Each row is added once, in order.
-void conv_pool_start(struct conv_pool_sums *cells, int grid);
-void conv_pool_add(struct conv_pool_sums *cells, int grid, const float *map, int height, int width,
-                   int first_row, int rows);
+// cells[grid][grid] of a plane, `height` rows of `width` floats without gaps.
+void conv_pool_sum(struct conv_pool_sums *cells, int grid, const float *map, int height, int width);
 
 // The same for `planes` whole planes in device memory, queued into `stream` (a cudaStream_t): cells
 // are [planes][grid][grid], row_sums is scratch for [planes][height][grid]. CONV_ERR_DEVICE if a

@@ -41,17 +41,11 @@ static struct conv_pool_sums sum_row(const float *row, int count)
     return add_lanes(sum, squares, max);
 }
 
-void conv_pool_start(struct conv_pool_sums *cells, int grid)
+void conv_pool_sum(struct conv_pool_sums *cells, int grid, const float *map, int height, int width)
 {
     for (int i = 0; i < grid * grid; i++)
         cells[i] = (struct conv_pool_sums){0, 0, -INFINITY};
-}
-
-void conv_pool_add(struct conv_pool_sums *cells, int grid, const float *map, int height, int width,
-                   int first_row, int rows)
-{
-    int i = 0;
-    for (int y = first_row; y < first_row + rows; y++) {
+    for (int y = 0, i = 0; y < height; y++) {
         while (y >= conv_pool_edge(height, grid, i + 1))
             i++;
         for (int j = 0; j < grid; j++) {

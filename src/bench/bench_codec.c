@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bench/bench_competitor.h"
 #include "image/interleave.h"
 #include "png/png.h"
 #include "report/json.h"

@@ -53,6 +53,21 @@ enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
                                       const struct conv_image *image, struct conv_err *err);
 void conv_bench_reader_free(struct conv_bench_reader *reader);
 
+// Another PNG decoder, measured for comparison and used nowhere else.
+struct conv_competitor {
+    const char *name;
+    bool (*inflate)(uint8_t *dst, size_t room, const uint8_t *src, size_t size); // all of `room`
+};
+
+extern const struct conv_competitor conv_competitors[]; // ends with a name of NULL
+
+// Decodes a PNG file into rows of conv_interleave_bytes(&header->shape) bytes; there is no split
+// into planes. CONV_ERR_UNSUPPORTED for some kinds of images.
+enum conv_status conv_competitor_decode(const struct conv_competitor *competitor,
+                                        struct conv_buffer *pixels, const uint8_t *data,
+                                        size_t size, const struct conv_image_header *header,
+                                        struct conv_err *err);
+
 // conv bench codec FOLDER -j N: the CPU's coders alone on N threads at once, without files, filters
 // or a device: the upper bound of a run with N workers that decodes and encodes on the CPU. The
 // images have been filtered (conv_bench_images_filter); the results are encoded. Prints a table, or

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Other ways to decode PNG: what programs make of a library that inflates (libdeflate, igzip) and
 // the reversal of filters, here conv's.
-#include "bench/bench_competitor.h"
+#include "bench/bench_codec.h"
 
 #include <libdeflate.h>
 #include <string.h>

@@ -39,8 +39,8 @@ static enum conv_status check_result(struct bench *bench, const struct conv_benc
 {
     const struct conv_bench_workload *workload = bench->workload;
     enum conv_status status =
-        interleaved ? conv_bench_launch_read(launch, 0, bench->wide, workload->wide_bytes, err)
-                    : conv_bench_launch_read(launch, 0, bench->got, workload->bytes, err);
+        interleaved ? conv_bench_launch_read(launch, bench->wide, workload->wide_bytes, err)
+                    : conv_bench_launch_read(launch, bench->got, workload->bytes, err);
     if (status)
         return status;
     if (interleaved)
@@ -183,7 +183,7 @@ static enum conv_status bench_reference(struct bench *bench, const struct conv_v
     if (!status)
         status = conv_bench_launch_share(&launch, err);
     if (!status)
-        status = conv_bench_launch_read(&launch, 0, bench->expected, workload->bytes, err);
+        status = conv_bench_launch_read(&launch, bench->expected, workload->bytes, err);
     conv_bench_launch_close(&launch);
     if (status || !bench->options->on_cpu)
         return status;

@@ -27,7 +27,6 @@ const struct conv_bench_form conv_bench_kernels_form = {
     .columns = columns,
     .count = sizeof columns / sizeof columns[0],
     .with_copy = true,
-    .with_summary = true,
 };
 
 static void print_head(const struct conv_bench_options *options,

@@ -268,9 +268,8 @@ enum conv_status conv_bench_launch_copy(struct conv_bench_launch *launch, uint64
                              ns, err);
 }
 
-enum conv_status conv_bench_launch_read(const struct conv_bench_launch *launch, size_t offset,
-                                        uint8_t *result, size_t size, struct conv_err *err)
+enum conv_status conv_bench_launch_read(const struct conv_bench_launch *launch, uint8_t *result,
+                                        size_t size, struct conv_err *err)
 {
-    return launch->ops->copy_out(result, launch->buffers[launch->filter_count % 2] + offset, size,
-                                 err);
+    return launch->ops->copy_out(result, launch->buffers[launch->filter_count % 2], size, err);
 }

@@ -72,6 +72,6 @@ enum conv_status conv_bench_launch_share(struct conv_bench_launch *launch, struc
 enum conv_status conv_bench_launch_copy(struct conv_bench_launch *launch, uint64_t *ns,
                                         struct conv_err *err);
 
-// `size` bytes from `offset` on of the last run's result, which is laid out as the source.
-enum conv_status conv_bench_launch_read(const struct conv_bench_launch *launch, size_t offset,
-                                        uint8_t *result, size_t size, struct conv_err *err);
+// The first `size` bytes of the last run's result, which is laid out as the source.
+enum conv_status conv_bench_launch_read(const struct conv_bench_launch *launch, uint8_t *result,
+                                        size_t size, struct conv_err *err);

@@ -292,11 +292,11 @@ static void print_csv_line(const struct conv_bench_table *table, const struct co
             printf("%.*f", form->columns[c].csv_digits, value);
         putchar(',');
     }
-    if (form->with_summary) {
+    if (form->with_copy) {
         print_csv_text(line->summary);
         putchar(',');
     }
-    if (form->with_summary || *line->skipped)
+    if (form->with_copy || *line->skipped)
         print_csv_text(line->skipped);
     if (change)
         printf(",%.6f,%.6f,%s", line->old_ms, line->old_ms / line->ms, change);
@@ -314,7 +314,7 @@ void conv_bench_table_print_csv(const struct conv_bench_table *table, const char
         for (int c = 0; c < form->count; c++)
             if (form->columns[c].name)
                 printf("%s,", form->columns[c].name);
-        printf("%sskipped%s\n", form->with_summary ? "summary," : "",
+        printf("%sskipped%s\n", form->with_copy ? "summary," : "",
                table->compared ? ",old_ms,speed_up,change" : "");
     }
     for (int i = 0; i < table->count; i++) {

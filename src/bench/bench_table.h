@@ -68,9 +68,8 @@ struct conv_bench_form {
     int name_width;
     const struct conv_bench_column *columns;
     int count;
-    bool with_copy;    // a line for the copy of each place
+    bool with_copy;    // a line for the copy of each place, and a summary in CSV
     bool with_threads; // lines say how many
-    bool with_summary; // in CSV
 };
 
 // One place of a table.

@@ -32,9 +32,11 @@ void conv_bench_mix(struct conv_bench_size *sizes, int count)
     }
 }
 
+// The same with each side equally likely; the smallest size first, then the largest. Half of 500
+// are larger than 2.7 megapixels; their sum is 1,668.
 // A generator of its own (Numerical Recipes' linear congruential one), because the figures in
 // kernels/README.md were measured with these sizes.
-void conv_bench_mix_uniform(struct conv_bench_size *sizes, int count)
+static void mix_uniform(struct conv_bench_size *sizes, int count)
 {
     uint32_t state = 1;
     for (int i = 0; i < count; i++) {
@@ -117,7 +119,7 @@ enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
         if (sizes == CONV_BENCH_SIZES_MIX)
             conv_bench_mix(list, (int)count);
         else if (sizes == CONV_BENCH_SIZES_UNIFORM)
-            conv_bench_mix_uniform(list, (int)count);
+            mix_uniform(list, (int)count);
         lay_out(workload, list);
         workload->source = calloc(workload->bytes, 1);
     }

@@ -20,10 +20,6 @@ struct conv_bench_size {
 // largest size first. Half of 500 are smaller than 0.006 megapixels; their sum is 139.9.
 void conv_bench_mix(struct conv_bench_size *sizes, int count);
 
-// The same with each side equally likely; the smallest size first, then the largest. Half of 500
-// are larger than 2.7 megapixels; their sum is 1,668.
-void conv_bench_mix_uniform(struct conv_bench_size *sizes, int count);
-
 // --- images --------------------------------------------------------------------------------------
 
 struct conv_bench_workload {

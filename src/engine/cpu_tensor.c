@@ -277,8 +277,7 @@ static void pool_maps(float *features, const struct conv_pooling *pool, const fl
     struct conv_pool_sums cells[CONV_POOL_MAX_GRID * CONV_POOL_MAX_GRID];
     for (int m = 0; m < count; m++) {
         const float *map = maps + (int64_t)m * shape->height * shape->width;
-        conv_pool_start(cells, pool->grid);
-        conv_pool_add(cells, pool->grid, map, shape->height, shape->width, 0, shape->height);
+        conv_pool_sum(cells, pool->grid, map, shape->height, shape->width);
         conv_bank_context_features(features, pool, cells, shape->height, shape->width);
         features += pool->count * pool->grid * pool->grid;
     }

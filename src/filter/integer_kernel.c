@@ -35,8 +35,10 @@ static int neediest(const struct conv_integer_line *line, const double *ideal, i
     return best;
 }
 
-void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
-                             int32_t scale)
+// The integers nearest to scale * ideal. If their sum is not `scale`, the difference is distributed
+// one unit at a time, in symmetric pairs, to where that reduces the error most; an odd unit goes to
+// the centre.
+static void round_line(struct conv_integer_line *line, const double *ideal, int side, int32_t scale)
 {
     int centre = side / 2;
     int32_t rest = scale;
@@ -60,14 +62,14 @@ void conv_integer_round_line(struct conv_integer_line *line, const double *ideal
         line->error += fabs((double)line->coef[i] / scale - ideal[i]);
 }
 
-// conv_integer_round_line with the scale up to `most` that has the smallest error; the smallest
+// round_line with the scale up to `most` that has the smallest error; the smallest
 // such scale.
 static void fit_line(struct conv_integer_line *line, const double *ideal, int side, int32_t most)
 {
     line->error = INFINITY;
     for (int32_t scale = 1; scale <= most; scale++) {
         struct conv_integer_line candidate;
-        conv_integer_round_line(&candidate, ideal, side, scale);
+        round_line(&candidate, ideal, side, scale);
         if (candidate.error < line->error - NOISE)
             *line = candidate;
     }
@@ -111,7 +113,7 @@ void conv_integer_separable_bytes(struct conv_filter *filter, double *ideal, int
     struct conv_integer_line line;
     int32_t scale = 2 * BYTE_SCALE;
     do
-        conv_integer_round_line(&line, ideal, side, scale /= 2);
+        round_line(&line, ideal, side, scale /= 2);
     while (line.coef[side / 2] > MOST_BYTE);
     set_product(filter, &line, ideal);
     for (int i = 0; i < filter->width; i++)
@@ -267,7 +269,7 @@ static double bell(double x, double shape)
 static void round_half(int32_t *half, const double *ideal, int side)
 {
     struct conv_integer_line line;
-    conv_integer_round_line(&line, ideal, side, WEIGHTS);
+    round_line(&line, ideal, side, WEIGHTS);
     for (int i = 0; i <= side / 2; i++)
         half[i] = line.coef[side / 2 + i];
 }

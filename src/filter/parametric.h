@@ -20,12 +20,6 @@ struct conv_integer_line {
     double error; // sum of |coef / scale - ideal|
 };
 
-// The integers nearest to scale * ideal. If their sum is not `scale`, the difference is distributed
-// one unit at a time, in symmetric pairs, to where that reduces the error most; an odd unit goes to
-// the centre.
-void conv_integer_round_line(struct conv_integer_line *line, const double *ideal, int side,
-                             int32_t scale);
-
 // Sets matrix, scale and deviation of a filter whose ideal is `ideal` as a column times the same as
 // a row. The integers of both are the same, so that rows and columns are treated alike: with the
 // scale that has the smallest error and keeps every coefficient within 254 and the sums of 8-bit

@@ -76,13 +76,6 @@ size_t conv_text_json_unit(char *dst, const char **text)
     return size + 1;
 }
 
-void conv_text_json(FILE *stream, const char *text)
-{
-    char bytes[CONV_TEXT_UNIT];
-    while (*text)
-        fwrite(bytes, 1, conv_text_json_unit(bytes, &text), stream);
-}
-
 void conv_text_terminal(FILE *stream, const char *text)
 {
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
@@ -108,7 +101,9 @@ void conv_json_string(FILE *stream, const char *text)
         return;
     }
     fputc('"', stream);
-    conv_text_json(stream, text);
+    char bytes[CONV_TEXT_UNIT];
+    while (*text)
+        fwrite(bytes, 1, conv_text_json_unit(bytes, &text), stream);
     fputc('"', stream);
 }
 

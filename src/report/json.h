@@ -45,9 +45,6 @@ void conv_json_string(FILE *stream, const char *text);
 // bytes written, at most CONV_TEXT_UNIT. **text is not 0.
 size_t conv_text_json_unit(char *dst, const char **text);
 
-// The whole text, without quotes around it.
-void conv_text_json(FILE *stream, const char *text);
-
 // The whole text for a terminal: escaped bytes as \xNN, a backslash as \\, so that a file name can
 // neither break a line nor control the terminal.
 void conv_text_terminal(FILE *stream, const char *text);
