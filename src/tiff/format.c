@@ -141,8 +141,6 @@ void conv_libtiff_close(struct conv_libtiff *tiff)
 
 #define LEAST_ROOM ((size_t)4096) // for the compressed strip, besides its share
 
-#define MOST_CHANNELS CONV_IMAGE_MAX_CHANNELS
-
 // scratch: rows as they are in the file; row: planes of a row, or the directory; file: strips.
 struct own {
     struct conv_codec codec;
@@ -186,11 +184,13 @@ static int strip_count(const struct conv_image *shape)
     return (shape->height + strip_rows(shape) - 1) / strip_rows(shape);
 }
 
-// For a strip that is compressed. LZW expands noise by half, the others by less than 1/64.
+// For a strip that is compressed. LZW expands noise by half, PackBits a row by up to a third and a
+// byte, the others by less than 1/64.
 static size_t strip_room(const struct conv_image *shape, int compression)
 {
-    size_t bytes = conv_interleave_bytes(shape) * (size_t)strip_rows(shape);
-    return bytes + bytes / (compression == COMPRESSION_LZW ? 2 : 64) + LEAST_ROOM;
+    size_t rows = (size_t)strip_rows(shape), bytes = conv_interleave_bytes(shape) * rows;
+    bool much = compression == COMPRESSION_LZW || compression == COMPRESSION_PACKBITS;
+    return bytes + bytes / (much ? 2 : 64) + rows + LEAST_ROOM;
 }
 
 // Of a thread that compresses strips.
@@ -226,7 +226,7 @@ static int predictor(const struct conv_image *shape, int compression)
 struct directory {
     struct conv_tiff_entry entry[13];
     size_t count;
-    uint64_t value[11][MOST_CHANNELS];
+    uint64_t value[11][CONV_IMAGE_MAX_CHANNELS];
 };
 
 static void add_entry(struct directory *directory, unsigned tag, unsigned type, int count,
@@ -381,12 +381,12 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     join_strips(&work, places);
     own->end += codec->file.size;
     codec->row.size = 0;
-    if (own->end > UINT32_MAX)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: more than 4 GiB");
     int extra =
         metadata && metadata->kept.unknown ? EXTRASAMPLE_UNSPECIFIED : EXTRASAMPLE_UNASSALPHA;
     if (last && !end_file(own, src, &directory, extra, carried ? metadata : NULL))
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    if (own->end + codec->row.size >= UINT32_MAX) // with the directory, and a byte before it
+        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: more than 4 GiB");
     // The header states where the directory is, so the last part replaces it.
     struct conv_encoded made = {
         .part =
