@@ -94,7 +94,7 @@ bool conv_archive_images_follow(struct conv_archive_input *input, uint64_t max_p
     struct conv_err ignored; // reading reports it again
     got = max_pixels ? look(input, 0, LEAST_IMAGE, &data, &ignored) : 0;
     if (got > 0 && conv_image_reader_check_head(data, (size_t)got, max_pixels, &ignored))
-        return false;
+        return true;
     if (measure(input, &format, &size, &ignored) || size == UINT64_MAX)
         return false;
     while ((got = look(input, size, 1, &data, &ignored)) > 0 && is_padding(*data))
