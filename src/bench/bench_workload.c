@@ -32,7 +32,7 @@ void conv_bench_mix(struct conv_bench_size *sizes, int count)
     }
 }
 
-// The same with each side equally likely; the smallest size first, then the largest. Half of 500
+// Sizes with each side equally likely; the smallest size first, then the largest. Half of 500
 // are larger than 2.7 megapixels; their sum is 1,668.
 // A generator of its own (Numerical Recipes' linear congruential one), because the figures in
 // kernels/README.md were measured with these sizes.

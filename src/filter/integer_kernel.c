@@ -62,8 +62,7 @@ static void round_line(struct conv_integer_line *line, const double *ideal, int 
         line->error += fabs((double)line->coef[i] / scale - ideal[i]);
 }
 
-// round_line with the scale up to `most` that has the smallest error; the smallest
-// such scale.
+// round_line with the scale up to `most` that has the smallest error; the smallest such scale.
 static void fit_line(struct conv_integer_line *line, const double *ideal, int side, int32_t most)
 {
     line->error = INFINITY;
