@@ -77,8 +77,7 @@ ALWAYS_INLINE void sum_rows(direct_vectors sum, const struct direct_sums *sums,
 
 // The top row's pair of taps begins at column `top`, the bottom row's at 1 - top. A lane's second
 // sample is computed from loads that begin one sample later, so it has the same coefficients. The
-// rows' loads must be shared: with a list of four addresses, 16 instead of 10 loads, of which 12
-// instead of 6 are unaligned, emboss took 1.7 times as long.
+// rows' loads must be shared: with a list of four addresses 16 loads are needed instead of 10.
 ALWAYS_INLINE void sum_four(direct_vectors sum, const struct direct_sums *sums,
                             const uint8_t *const *lines, size_t x, int top)
 {
@@ -165,8 +164,7 @@ ALWAYS_INLINE void sum_direct(vec_u8 out[2], const struct direct_sums *sums,
 // many as have this number of bytes.
 #define DIRECT_AHEAD_BYTES (8 << 10)
 // Planes of at least this many bytes are written past the caches, in whole rows: a cache line
-// written in both ways costs more than is saved (2880x1800: 1.2 times as fast, but half as fast
-// with two ordinary stores per row). Not with vectors of 16 bytes, which took three times as long.
+// written in both ways costs more than is saved. Not with vectors of 16 bytes, which take longer.
 #define DIRECT_STREAM ((4 << 20) / CONV_CPU_STREAM_PART)
 _Static_assert(CONV_CPU_ROW_END + VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_EDGES &&
                    VECTOR + DIRECT_MOST_SIDE - 1 <= CONV_CPU_RIGHT_EDGE &&
@@ -259,24 +257,14 @@ ALWAYS_INLINE void filter_direct_rows(const struct direct_job *job, uint8_t *con
     }
 }
 
-// X(method, division, name): every division has a general method.
-#define DIRECT_SIGNED(X, method)                                                                   \
-    X(method, BY_1_SIGNED)                                                                         \
-    X(method, BY_POWER_SIGNED)                                                                     \
-    X(method, BY_ODD_SIGNED)
-#define DIRECT_ALL(X, method)                                                                      \
-    DIRECT_SIGNED(X, method)                                                                       \
-    X(method, BY_1)                                                                                \
-    X(method, BY_POWER)                                                                            \
-    X(method, BY_ODD)                                                                              \
-    X(method, BY_ANY)
+// X(method, division): every division has a general method.
 #define DIRECT_METHODS(X)                                                                          \
-    DIRECT_ALL(X, 3X3)                                                                             \
-    DIRECT_ALL(X, 5X5)                                                                             \
-    DIRECT_SIGNED(X, FALLING)                                                                      \
-    DIRECT_SIGNED(X, RISING)                                                                       \
-    DIRECT_SIGNED(X, EQUAL)                                                                        \
-    DIRECT_SIGNED(X, SMOOTH)
+    ROUND_BY_ALL(X, 3X3)                                                                           \
+    ROUND_BY_ALL(X, 5X5)                                                                           \
+    ROUND_BY_SIGNED(X, FALLING)                                                                    \
+    ROUND_BY_SIGNED(X, RISING)                                                                     \
+    ROUND_BY_SIGNED(X, EQUAL)                                                                      \
+    ROUND_BY_SIGNED(X, SMOOTH)
 
 #define DEFINE_DIRECT(method, division)                                                            \
     static __attribute__((noinline)) void filter_##method##_##division(                            \

@@ -129,32 +129,17 @@ ALWAYS_INLINE void store_block(uint8_t *const out[2], dot_sums sum,
     }
 }
 
+#define STORE_CASE(store, division)                                                                \
+    case CONV_CPU_##division:                                                                      \
+        store(out, sum, job, CONV_CPU_##division, narrow, sums);                                   \
+        break;
+
 ALWAYS_INLINE void finish_block(uint8_t *const out[2], dot_sums sum,
                                 const struct conv_cpu_dot_job *job, bool narrow,
                                 enum conv_cpu_sums sums)
 {
     switch (job->rounding.division) {
-    case CONV_CPU_BY_1_SIGNED:
-        store_block(out, sum, job, CONV_CPU_BY_1_SIGNED, narrow, sums);
-        break;
-    case CONV_CPU_BY_1:
-        store_block(out, sum, job, CONV_CPU_BY_1, narrow, sums);
-        break;
-    case CONV_CPU_BY_POWER_SIGNED:
-        store_block(out, sum, job, CONV_CPU_BY_POWER_SIGNED, narrow, sums);
-        break;
-    case CONV_CPU_BY_POWER:
-        store_block(out, sum, job, CONV_CPU_BY_POWER, narrow, sums);
-        break;
-    case CONV_CPU_BY_ODD_SIGNED:
-        store_block(out, sum, job, CONV_CPU_BY_ODD_SIGNED, narrow, sums);
-        break;
-    case CONV_CPU_BY_ODD:
-        store_block(out, sum, job, CONV_CPU_BY_ODD, narrow, sums);
-        break;
-    case CONV_CPU_BY_ANY:
-        store_block(out, sum, job, CONV_CPU_BY_ANY, narrow, sums);
-        break;
+        ROUND_BY_ALL(STORE_CASE, store_block)
     }
 }
 
@@ -209,15 +194,13 @@ ALWAYS_INLINE void filter_dot_block(uint8_t *const out[2], const struct conv_cpu
     finish_block(out, sum, job, narrow, sums);
 }
 
-// --- two passes
-// ------------------------------------------------------------------------------------
+// --- two passes ----------------------------------------------------------------------------------
 
 // Exact stencils that are a column times a row, in two passes: each line of samples becomes a line
-// of sums along the row (dots.h) once, and output rows are sums down the columns of these. All sums
-// are modulo 2^16 or 2^32, so the result is right even if intermediate sums wrap. A line of sums is
-// stored as it is computed: for each vector of samples, one vector per phase. Speed over one pass
-// (AVX2, planes in cache): 1.4 times at 5x5 with 8 bits, 1.5 at 3x3 and 1.6 at 5x5 with 16 bits, 2
-// times at 7x7. At 3x3 with 8 bits one pass (direct.h) is faster.
+// of sums along the row once, and output rows are sums down the columns of these. All sums are
+// modulo 2^16 or 2^32, so the result is right even if intermediate sums wrap. A line of sums is
+// stored as it is computed: for each vector of samples, one vector per phase. At 3x3 with 8 bits
+// one pass (direct.h) is faster.
 
 // The first pass: sums for `bytes` of samples, rounded up to blocks, to `line`.
 ALWAYS_INLINE void sum_dot_line(uint8_t *line, const struct conv_cpu_dot_job *job, size_t bytes,

@@ -5,6 +5,19 @@
 #include "kernels/stencil/cpu/cpu_internal.h"
 #include "kernels/stencil/cpu/vector.h"
 
+// X(name, division) for each of enum conv_cpu_division, so that it is a constant where sums are
+// rounded.
+#define ROUND_BY_SIGNED(X, name)                                                                   \
+    X(name, BY_1_SIGNED)                                                                           \
+    X(name, BY_POWER_SIGNED)                                                                       \
+    X(name, BY_ODD_SIGNED)
+#define ROUND_BY_ALL(X, name)                                                                      \
+    ROUND_BY_SIGNED(X, name)                                                                       \
+    X(name, BY_1)                                                                                  \
+    X(name, BY_POWER)                                                                              \
+    X(name, BY_ODD)                                                                                \
+    X(name, BY_ANY)
+
 // Rounds sums modulo 2^16; join_u16 clamps the result to 8 bits.
 ALWAYS_INLINE vec_u16 round_u16(vec_u16 sum, const struct conv_cpu_rounding *r,
                                 enum conv_cpu_division division)

@@ -7,9 +7,8 @@
 #include <immintrin.h>
 
 #if defined CONV_ISA_SSE41
-// Two 8-bit taps per pmaddubsw, two 16-bit taps per pmaddwd, 16 bytes at a time; 3.3 times as fast
-// as SSE2 on emboss (one core of an EPYC 9004, planes in cache, as for all figures in this folder).
-// Without a fused multiply-add it cannot do real filters.
+// Two 8-bit taps per pmaddubsw, two 16-bit taps per pmaddwd, 16 bytes at a time. Without a fused
+// multiply-add it cannot do real filters.
 #define VECTOR 16
 #define QUAD_VECTORS 1
 #define HAVE_FMA 0
@@ -22,8 +21,7 @@
 typedef __m128i vec_any;
 
 #elif defined CONV_ISA_AVX2
-// 32 bytes per instruction, 1.6 times as fast as SSE4.1 on emboss and 1.8 times on a 5x5 filter,
-// and the fused multiply-add by which real filters are defined.
+// 32 bytes per instruction, and the fused multiply-add by which real filters are defined.
 #define VECTOR 32
 #define QUAD_VECTORS 1
 #define HAVE_FMA 1
@@ -36,10 +34,9 @@ typedef __m128i vec_any;
 typedef __m256i vec_any;
 
 #else
-// 64 bytes per instruction and twice the registers. Zen 4 executes each in two halves and is 5 to
-// 20 % faster than with AVX2. VNNI's vpdpbusd multiplies and adds four taps at once, in sums of 32
-// bits: 1.5 times as fast as AVX-512 without it where 32-bit sums are needed (5x5 with divisor
-// 273), 1.9 times on a dense 31x31. Small stencils (direct.h) and two passes (dots.h) use pairs.
+// 64 bytes per instruction and twice the registers; Zen 4 executes each in two halves. VNNI's
+// vpdpbusd multiplies and adds four taps at once, in sums of 32 bits. Small stencils (direct.h) and
+// two passes (dots.h) use pairs.
 #define VECTOR 64
 #define QUAD_VECTORS 2
 #define HAVE_FMA 1

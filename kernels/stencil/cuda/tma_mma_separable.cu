@@ -288,9 +288,9 @@ static bool can_tma_mma_separable(const struct conv_stencil *stencil)
     return find_factors(&factors, &quick, stencil, LONG_FACTOR, LONG_FACTOR);
 }
 
-// Two passes multiply less than one, but start more slowly: at 9 x 9 they take 79 us instead of 62
-// for four images of 2880 x 1800, but have 0.76 of a copy's speed instead of 0.65 at 8192 x 8192.
-// One takes 9 rows of SHORT_FACTOR taps of a byte at most; for others two are the next best.
+// Two passes multiply less than one, but start more slowly: at 9 x 9 they are faster for large
+// images alone. One takes 9 rows of SHORT_FACTOR taps of a byte at most; for others two are the
+// next best.
 #define ONE_PASS_HEIGHT 9
 #define LARGE_LAUNCH ((size_t)128 << 20)
 #define LEAST_SIDE 5

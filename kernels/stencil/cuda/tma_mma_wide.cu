@@ -251,9 +251,8 @@ template <int DEPTH> static bool can_wide(const struct conv_stencil *stencil)
            find_wide_factors(&factors, &kind, stencil, LONG_FACTOR, LONG_FACTOR);
 }
 
-// At 5 x 5 and 7 x 7 it takes 0.39 and 0.28 of the time of cuda_tma (H100, 8192 x 8192 x 3).
-// Rejected: sums not kept from tile to tile take 4 to 7 % less with columns of two bytes up to 17
-// taps (gaussian:1, H200, 6000 x 4000 x 3), but up to 20 % more in images of 1920 x 1080 and less.
+// Rejected: sums not kept from tile to tile take a little less with columns of two bytes up to 17
+// taps, but up to a fifth more in images of 1920 x 1080 and less.
 #define LEAST_SIDE 5 // smaller filters take one pass
 
 static int score_tma_mma_wide(const struct conv_stencil *stencil, size_t)

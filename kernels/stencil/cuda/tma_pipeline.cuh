@@ -203,20 +203,14 @@ template <int CONSUMERS> __device__ inline void take_registers(void)
 {
     static_assert(CONSUMERS == 16 || CONSUMERS == 12, "the numbers below are for these");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    if (CONSUMERS == 16)
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 104;");
-    else
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 152;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 16 ? 104 : 152));
 #endif
 }
 
 template <int CONSUMERS> __device__ inline void give_registers(void)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    if (CONSUMERS == 16)
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 64;");
-    else
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 16 ? 64 : 56));
 #endif
 }
 
