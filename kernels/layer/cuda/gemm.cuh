@@ -293,13 +293,36 @@ __device__ inline void gemm_store_own(const gemm_launch &p, const gemm_memory<Co
     }
 }
 
+// Stores the outputs at `at` of every WARPS-th map from `map` on, which passed through shared
+// memory. All are read before, so that no store waits for the next read.
+template <typename Config>
+__device__ inline void gemm_store_column(const gemm_launch &p, const float *from, int64_t at,
+                                         int group, int map)
+{
+    const int WARPS = Config::threads / 32, MAPS = GEMM_LANES_M * Config::VM; // of a warp at a time
+    const int COUNT = Config::pass_maps / WARPS;
+    float y[COUNT];
+#pragma unroll
+    for (int n = 0; n < COUNT; n++)
+        y[n] = from[n * WARPS * Config::P];
+    at += (int64_t)(group * p.group_maps + map) * p.plane;
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) {
+        const int r = n * WARPS, AHEAD = r / MAPS * (Config::M / Config::WARPS_M) + r % MAPS;
+        if (map + AHEAD < p.group_maps)
+            gemm_store_one(p, at + AHEAD * (int64_t)p.plane, y[n]);
+    }
+}
+
 // Stores the sums of a tile: where planes are not of whole vectors some maps at a time, through
 // shared memory, so that a warp's outputs are adjacent.
 template <typename Config>
 __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config> &memory,
                                   float (&sum)[Config::TM][Config::TP], int group, int first_map)
 {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    int thread = (int)threadIdx.x;
+    asm volatile("" : "+r"(thread)); // derived anew, not kept in registers during the sums
+    const int lane = thread % 32, warp = thread / 32;
     const int lane_p = gemm_lane_p(lane), lane_m = gemm_lane_m(lane);
     const int warp_p = warp % Config::WARPS_P, warp_m = warp / Config::WARPS_P;
     const int maps = GEMM_LANES_M * Config::VM; // of a warp at a time
@@ -329,15 +352,9 @@ __device__ inline void gemm_store(const gemm_launch &p, const gemm_memory<Config
             int64_t at = memory.outputs[x];
             if (at < 0)
                 continue;
-            at += (int64_t)(group * p.group_maps) * p.plane;
-#pragma unroll 4
-            for (int r = warp; r < Config::pass_maps; r += Config::threads / 32) {
-                int map = first_map + r / maps * (Config::M / Config::WARPS_M) + h * GEMM_LANES_M +
-                          r % maps;
-                if (map < p.group_maps)
-                    gemm_store_one(p, at + (int64_t)map * p.plane,
-                                   memory.stages[r * Config::P + x]);
-            }
+            const float *from = memory.stages + warp * Config::P + x;
+            int map = first_map + h * GEMM_LANES_M + warp;
+            gemm_store_column<Config>(p, from, at, group, map);
         }
     }
 }
