@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cases for check_layers: layers of every kind on images of awkward sizes and strides, between
-// unmapped pages.
+// Cases for check_layers: layers of every kind, awkward sizes and strides, between unmapped pages.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -133,6 +132,8 @@ static void random_layer(struct conv_layer *layer, uint64_t *random)
         layer->stride_y = PICK(random, 1, 2, 3, 7);
     if (form == 6)
         layer->dilation_x = PICK(random, 1, 2, 3, 40);
+    if (form == 7) // patches
+        layer->kernel_width = layer->stride_x = layer->stride_y = PICK(random, 8, 16, 32);
 }
 
 // valid, same, and paddings that are larger than the kernel or than the image.
@@ -303,8 +304,7 @@ static void fill_case(struct check_case *c, uint64_t *random)
     struct conv_layer *layer = &c->layer;
     size_t taps = c->weights.size / sizeof(float) / (size_t)layer->maps;
     size_t row = (size_t)layer->kernel_width, kernel = row * (size_t)layer->kernel_height;
-    // For special numbers: one or two of them in a window of the input and in the weights of one or
-    // two maps.
+    // For special numbers: one or two of them in a window of the input and in a map's weights.
     fill(&c->weights, random, c->numbers, 4, 2 * (int)taps + 2);
     fill(&c->bias, random, c->numbers, 100, 8);
     if (layer->input == CONV_ELEMENT_F32)

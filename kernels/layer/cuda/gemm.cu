@@ -9,6 +9,7 @@
 #define GEMM_PROCESSORS 132
 #endif
 #define STAGES 4
+#define SECTOR 8                // samples that are read together from memory
 #define MOST_STEP 64            // k of a chunk
 #define LEAST_SHARED (64 << 10) // bytes that a block can have on every device
 #define LEAST_LONG 900 // terms, about: each saves 1.56 cycles of barriers, longer copies cost 1,475
@@ -19,7 +20,8 @@ struct gemm_tile {
     int across, unit;    // positions of a thread; k that are adjacent in shared memory
     float reads, cycles; // of a thread per k, and cycles of shared memory that a warp's take
     void (*kernel)(gemm_launch), (*bytes)(gemm_launch);
-    void (*quads)(gemm_launch); // where four neighbouring positions can be copied at a time
+    void (*quads)(gemm_launch);   // where four neighbouring positions can be copied at a time
+    void (*sectors)(gemm_launch); // where a warp copies SECTOR k of each position at a time
 };
 
 // A warp reads four floats of each thread in two cycles, fewer in one.
@@ -37,14 +39,19 @@ static gemm_tile tile_of()
     typedef gemm_config<uint8_t, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS, Offset, UNIT>
         bytes;
     const int TP = config::TP, TM = config::TM;
-    gemm_tile tile = {P,  M, config::threads, BLOCKS, STEP, bytes::shared, TP, UNIT, 0, 0, {},
+    gemm_tile tile = {P,  M, config::threads, BLOCKS, STEP, bytes::shared, TP, UNIT, 0, 0, {}, {},
                       {}, {}};
     tile.reads = (float)(TP / config::VP + TM / config::VM) / UNIT;
     tile.cycles = (float)(read_cycles(TP, UNIT) + read_cycles(TM, UNIT)) / UNIT;
-    tile.kernel = tile.quads = gemm<config>;
+    tile.kernel = tile.quads = tile.sectors = gemm<config>;
     tile.bytes = gemm<bytes>;
     if constexpr (P >= 16 && UNIT == 1)
         tile.quads = gemm<gemm_config<float4, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS>>;
+    if constexpr (P >= 32 && P * SECTOR <= config::threads * 4) { // four positions of a thread
+        tile.sectors = gemm<gemm_config<float, P, M, WARPS_P, WARPS_M, STEP, STAGES, AHEAD, BLOCKS,
+                                        Offset, UNIT, SECTOR>>;
+        tile.shared += STAGES * STEP * (32 / SECTOR) * 4; // gaps between its rows
+    }
     return tile;
 }
 
@@ -126,6 +133,13 @@ static float tile_cycles(const struct gemm_tile *t, float count, float blocks,
     return count / blocks * (sums->depth * sqrtf(cycles) + tile_ends(t));
 }
 
+// Whether neighbouring positions are some sectors apart, each of which has taps of one alone.
+static bool has_sectors(const struct conv_layer *layer)
+{
+    return layer->stride_x % SECTOR == 0 && layer->kernel_width % SECTOR == 0 &&
+           layer->dilation_x == 1;
+}
+
 // The cheapest of a tile per block and equal shares.
 static void estimate(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                      struct gemm_plan *c)
@@ -139,7 +153,8 @@ static void estimate(const struct conv_layer *layer, const struct conv_layer_sha
                   (float)(ceil_div(layer->maps / layer->groups, t->maps) * layer->groups);
     struct gemm_sums sums = {
         ceilf((float)conv_layer_taps(layer) / (float)t->step) * (float)t->step,
-        fminf((float)layer->stride_x, 32),
+        has_sectors(layer) && t->sectors != t->kernel ? 32 / SECTOR
+                                                      : fminf((float)layer->stride_x, 32),
         fminf((float)layer->stride_y / (float)layer->kernel_height, 1) *
             fminf((float)layer->stride_x / (float)layer->kernel_width, 1),
         layer->kernel_height * layer->kernel_width == 1 && layer->stride_x == 1 &&
@@ -366,6 +381,7 @@ static enum conv_status run_gemm(const struct conv_layer_plan *plan,
     struct gemm_launch p = describe(plan, batch, t);
     void (*kernel)(gemm_launch) = layer->input == CONV_ELEMENT_U8 ? t->bytes
                                   : has_quads(&p) && !far         ? t->quads
+                                  : has_sectors(layer)            ? t->sectors
                                                                   : t->kernel;
     if (t->shared > LAYER_USUAL_SHARED && layer_allow_shared_memory((const void *)kernel))
         return CONV_ERR_DEVICE;

@@ -79,10 +79,11 @@ struct gemm_window {
 // STEP: k of a chunk; STAGES: chunks in shared memory; AHEAD: units of k that a thread reads from
 // there before it needs them; BLOCKS: of a multiprocessor of compute capability 9.0; Offset: int,
 // or int64_t for images of 2^31 samples and more; UNIT: k that are adjacent in shared memory, so
-// that a thread of few sums reads four with one instruction. Input: float4 if four neighbouring
+// that a thread of few sums reads four with one instruction; SPREAD: k that a warp copies at a
+// time, more than 1 where neighbouring positions are far apart. Input: float4 if four neighbouring
 // positions are copied at a time.
 template <typename Input_, int P_, int M_, int WARPS_P_, int WARPS_M_, int STEP_, int STAGES_,
-          int AHEAD_, int BLOCKS_, typename Offset_ = int, int UNIT_ = 1>
+          int AHEAD_, int BLOCKS_, typename Offset_ = int, int UNIT_ = 1, int SPREAD_ = 1>
 struct gemm_config {
     typedef Input_ Input;
     typedef Offset_ Offset;
@@ -90,7 +91,7 @@ struct gemm_config {
     typedef gemm_tap<Offset> tap;
     static const int P = P_, M = M_, WARPS_P = WARPS_P_, WARPS_M = WARPS_M_;
     static const int STEP = STEP_, STAGES = STAGES_, AHEAD = AHEAD_, BLOCKS = BLOCKS_;
-    static const int UNIT = UNIT_, units = STEP / UNIT;
+    static const int UNIT = UNIT_, units = STEP / UNIT, SPREAD = SPREAD_;
     static const int threads = WARPS_P * WARPS_M * 32;
     static const int TP = P / WARPS_P / GEMM_LANES_P, TM = M / WARPS_M / GEMM_LANES_M;
     static const int most = 4 / UNIT;                                        // positions or maps
@@ -100,14 +101,17 @@ struct gemm_config {
     // are two banks, and a multiply-add whose operands are all in one takes longer: sums are in
     // quads because they are stored so, and a sample is now in the other bank than its sums.
     static const int exchange = VP > 1 && piece == 1;
-    static const int positions = pieces > threads ? pieces / threads : 1;   // that a thread loads
-    static const int row_step = pieces > threads ? 1 : threads / pieces;    // k between its samples
-    static const int loads = STEP / row_step;                               // of each position
+    // Pieces of a k that all threads copy at the same time.
+    static const int turn = SPREAD > 1 ? threads / SPREAD : pieces < threads ? pieces : threads;
+    static const int positions = pieces / turn, row_step = threads / turn; // of a thread; k between
+    static const int loads = STEP / row_step;                              // of each position
     static const int group = loads * positions > 4 ? 4 / positions : loads; // at a time
     static const int group_step = STEP * group / loads;                     // k between groups
     static const int vectors = STEP * M / 4 / threads, row_vectors = M * UNIT / 4; // of weights
-    static const int vector_rows = threads / row_vectors;     // units between those of a thread
-    static const int stage = STEP * (P + M);                  // floats
+    static const int vector_rows = threads / row_vectors; // units between those of a thread
+    // From a k to the next, so that lanes of a warp that copy several write to different banks.
+    static const int pitch = P + (SPREAD > 1 ? 32 / SPREAD : 0);
+    static const int stage = STEP * (pitch + M);              // floats
     static const int pass_maps = WARPS_M * GEMM_LANES_M * VM; // stored at a time
     static const int shared = STAGES * stage * 4 + GEMM_TAPS * (int)sizeof(tap) + P * 8 +
                               (sizeof(Input) == 1 ? 256 * 4 : 0);
@@ -161,7 +165,7 @@ __device__ inline void gemm_fill_taps(const gemm_launch &p, const gemm_memory<Co
 // What a thread loads, and where the outputs of its positions go.
 template <typename Config>
 __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config> &memory,
-                                  int64_t position, int group,
+                                  int64_t position, int group, int load_row, int load_column,
                                   gemm_window (&windows)[Config::positions])
 {
     int64_t image =
@@ -173,7 +177,7 @@ __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config
 #pragma unroll
     for (int n = 0; n < Config::positions; n++) {
         const int PIECE = Config::piece;
-        int t = ((int)threadIdx.x % Config::pieces + n * Config::threads) * PIECE;
+        int t = (load_column + n * Config::turn) * PIECE;
         int at = before + min(t, left - PIECE), next = layer_divide(at, p.by_plane);
         int q = at - next * p.plane, i = layer_divide(q, p.by_out_width);
         int y = i * p.stride_y - p.pad_top, x = (q - i * p.out_width) * p.stride_x - p.pad_left;
@@ -186,7 +190,7 @@ __device__ inline void gemm_place(const gemm_launch &p, const gemm_memory<Config
                                       << p.kernel_width |
                                   gemm_outside(x, p.dilation_x, p.kernel_width, p.width);
         asm volatile("" : "+l"(windows[n].at)); // kept in registers instead of derived per copy
-        if ((int)threadIdx.x < Config::pieces)
+        if (load_row == 0)
 #pragma unroll
             for (int k = 0; k < PIECE; k++)
                 memory.outputs[t + k] = t < left ? (image + next) * p.maps * p.plane + q + k : -1;
@@ -218,8 +222,8 @@ __device__ inline void gemm_load_samples(const gemm_memory<Config> &memory,
     for (int i = 0; i < COUNT; i++) {
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            float *place = to + (first + i) * Config::row_step * Config::P +
-                           n * Config::threads * Config::piece;
+            float *place = to + (first + i) * Config::row_step * Config::pitch +
+                           n * Config::turn * Config::piece;
             if constexpr (sizeof(Input) == 16)
                 __pipeline_memcpy_async(place, from[i][n], 16, outside[i][n] ? 16 : 0);
             else if constexpr (sizeof(Input) == 4)
@@ -398,13 +402,18 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
                                  int first, int last, int block)
 {
     const int P = Config::P, M = Config::M, STEP = Config::STEP, STAGES = Config::STAGES;
+    const int PITCH = Config::pitch, SPREAD = Config::SPREAD;
     const int TP = Config::TP, TM = Config::TM, AHEAD = Config::AHEAD, UNIT = Config::UNIT;
     const int COUNT = Config::units;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
     int rest = layer_divide(tile, p.by_map_tiles), first_map = (tile - rest * p.map_tiles) * M;
     int group = layer_divide(rest, p.by_position_tiles);
     gemm_window windows[Config::positions];
-    gemm_place<Config>(p, memory, (int64_t)(rest - group * p.position_tiles) * P, group, windows);
+    // The first k of a chunk that the thread loads, and its first piece.
+    const int load_row = SPREAD > 1 ? thread % SPREAD : thread / Config::turn;
+    const int load_column = SPREAD > 1 ? thread / SPREAD : thread % Config::turn;
+    gemm_place<Config>(p, memory, (int64_t)(rest - group * p.position_tiles) * P, group, load_row,
+                       load_column, windows);
     int vector_row = thread / Config::row_vectors, vector_column = thread % Config::row_vectors * 4;
     const float *weights =
         p.weights + ((int64_t)group * p.rows + first * STEP + vector_row * UNIT) * p.padded_maps +
@@ -427,13 +436,11 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
         gemm_resume<Config>(p, sum, block);
     }
 
-    const int load_row = thread / Config::pieces, load_column = thread % Config::pieces;
-    float *samples_to = memory.stages + load_row / UNIT * UNIT * P + load_row % UNIT +
+    float *samples_to = memory.stages + load_row / UNIT * UNIT * PITCH + load_row % UNIT +
                         (load_column ^ Config::exchange) * Config::piece * UNIT;
-    float *weights_to = memory.stages + STEP * P + vector_row * UNIT * M + vector_column;
+    float *weights_to = memory.stages + STEP * PITCH + vector_row * UNIT * M + vector_column;
     const typename Config::tap *taps = memory.taps + load_row;
     int load = first; // the next chunk to load
-    // Weights copied before this, which they do not need: 1.005 times as long (43 layers, H200).
     gemm_fill_taps<Config>(p, memory, first * STEP / GEMM_TAPS * GEMM_TAPS);
     __syncthreads(); // offsets are complete
 #pragma unroll 1
@@ -455,12 +462,12 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
     __syncthreads(); // the first chunk of all threads has arrived
 
     const float *read_x = memory.stages + thread_p * UNIT;
-    const float *read_w = memory.stages + STEP * P + thread_m * UNIT;
+    const float *read_w = memory.stages + STEP * PITCH + thread_m * UNIT;
     int stage = 0, to_stage = STAGES - 1;
     float x[AHEAD + 1][TP * UNIT], w[AHEAD + 1][TM * UNIT];
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) {
-        gemm_read<Config, TP, Config::VP, GEMM_LANES_P>(x[u], read_x + u * UNIT * P);
+        gemm_read<Config, TP, Config::VP, GEMM_LANES_P>(x[u], read_x + u * UNIT * PITCH);
         gemm_read<Config, TM, Config::VM, GEMM_LANES_M>(w[u], read_w + u * UNIT * M);
     }
 #pragma unroll 1
@@ -481,7 +488,7 @@ __device__ inline void gemm_part(const gemm_launch &p, const gemm_memory<Config>
             const int ahead = (u + AHEAD) % COUNT, slot = (u + AHEAD) % (AHEAD + 1);
             const int from = (u < COUNT - AHEAD ? stage : next_stage) * Config::stage;
             gemm_read<Config, TP, Config::VP, GEMM_LANES_P>(x[slot],
-                                                            read_x + from + ahead * UNIT * P);
+                                                            read_x + from + ahead * UNIT * PITCH);
             gemm_read<Config, TM, Config::VM, GEMM_LANES_M>(w[slot],
                                                             read_w + from + ahead * UNIT * M);
             // A later chunk. Those beyond the last one are loaded, too, but never computed.
