@@ -142,11 +142,9 @@ static void weigh(uint16_t *restrict luma, uint16_t (*restrict value)[PART],
     int count = part_of(colours, x);
     for (int c = 0; c < 3; c++)
         load(value[c], conv_image_row(colours, c, y), colours->depth, x, count);
-    for (int i = 0; i < PART; i++) { // divided by 1000 and rounded half to even
-        unsigned sum = 299u * value[0][i] + 587u * value[1][i] + 114u * value[2][i] + 500;
-        unsigned up = sum / 1000;
-        luma[i] = (uint16_t)(up - (up & (up * 1000 == sum)));
-    }
+    for (int i = 0; i < PART; i++)
+        luma[i] = (uint16_t)conv_image_divide_half_even(
+            299u * value[0][i] + 587u * value[1][i] + 114u * value[2][i], 1000);
 }
 
 void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours)

@@ -114,11 +114,11 @@ void conv_image_widen(const struct conv_image *image);
 // From 16 to 8 bits, in place: divided by 257, to the nearest integer.
 void conv_image_narrow(struct conv_image *image);
 
-// sum / divisor, rounded half to even.
-static inline unsigned conv_image_divide_half_even(uint64_t sum, unsigned divisor)
+// Rounded half to even. The divisor is even, and its half and the sum are below 2^32 together.
+static inline unsigned conv_image_divide_half_even(unsigned sum, unsigned divisor)
 {
-    uint64_t quotient = sum / divisor, rest = 2 * (sum % divisor);
-    return (unsigned)(quotient + (rest > divisor || (rest == divisor && quotient % 2 != 0)));
+    unsigned more = sum + divisor / 2, up = more / divisor;
+    return up - (up & (up * divisor == more));
 }
 
 // Sets the first plane of *gray to the luma of BT.601 of R, G and B: (299 R + 587 G + 114 B) /

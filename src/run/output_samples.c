@@ -128,8 +128,8 @@ static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, 
                     unsigned share)
 {
     for (int x = from; x < to; x++) {
-        uint64_t sum = (uint64_t)share * conv_image_get(original, depth, x) +
-                       (uint64_t)(CONV_BLEND_WHOLE - share) * conv_image_get(out, depth, x);
+        unsigned sum = share * conv_image_get(original, depth, x) +
+                       (CONV_BLEND_WHOLE - share) * conv_image_get(out, depth, x);
         conv_image_put(out, depth, x, conv_image_divide_half_even(sum, CONV_BLEND_WHOLE));
     }
 }
