@@ -55,7 +55,7 @@ static void check_options(const struct conv_options *options, char *const *words
 {
     demand(is_within(options->filter.alpha, 0, 2), "--alpha");
     demand(is_within(options->report.progress, 0, 2), "--progress");
-    demand(is_within(options->bench.depth, 0, 1), "--depth");
+    demand(is_within((long)options->bench.depth, 0, CONV_BENCH_FLOAT32), "--depth");
     demand(is_within((long)options->filter.border, 0, CONV_BORDER_CONSTANT), "--border");
     demand(is_within(options->filter.border_value, 0, 255), "--border constant:V");
     demand(conv_png_check_level(&options->outputs.codec, NULL) == CONV_OK, "--compress");
