@@ -230,11 +230,6 @@ int get_buffer(PyObject *self, Py_buffer *view, int flags)
     return 0;
 }
 
-std::string device_text(const Array &array)
-{
-    return array.device == cpu ? "cpu" : "cuda:" + std::to_string(array.device);
-}
-
 Array item(const Array &array, int64_t index)
 {
     if (array.dimensions == 0)
@@ -253,7 +248,7 @@ nb::str representation(const Array &array)
 {
     return nb::str("conv.Array(shape={}, dtype={}, device='{}')")
         .format(tuple_of(array.shape, array.dimensions), sample_name(array.sample),
-                device_text(array));
+                device_name(array.device));
 }
 
 nb::object refuse_array(const Array &array, nb::args, nb::kwargs)
@@ -289,7 +284,8 @@ void bind_array(nb::module_ &module)
             "size", [](const Array &a) { return a.size(); }, "Number of elements.")
         .def_prop_ro(
             "nbytes", [](const Array &a) { return a.bytes(); }, "Bytes of all elements.")
-        .def_prop_ro("device", device_text, "'cuda:0', or 'cpu'.")
+        .def_prop_ro(
+            "device", [](const Array &a) { return device_name(a.device); }, "'cuda:0', or 'cpu'.")
         .def("numpy", to_numpy,
              "A copy in host memory, as a NumPy array. Waits until it is complete.")
         .def("__array__", refuse_array)

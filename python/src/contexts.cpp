@@ -62,12 +62,12 @@ std::vector<std::shared_ptr<Context>> take_oldest(Pool &p)
     return contexts;
 }
 
+} // namespace
+
 std::string device_name(int device)
 {
     return device == cpu ? "cpu" : "cuda:" + std::to_string(device);
 }
-
-} // namespace
 
 Context::Context(int device, void *stream, const Settings &settings, unsigned settings_generation)
     : device_number(device), cuda_stream(stream), generation(settings_generation), process(getpid())
@@ -113,7 +113,7 @@ void Context::collect() noexcept
     for (uint64_t id : forgotten)
         here = here || prepared.count(id) != 0;
     if (here && device_number != cpu && !broken)
-        conv_stream_wait(context, cuda_stream);
+        conv_context_wait(context); // the stream may have been destroyed
     for (uint64_t id : forgotten)
         prepared.erase(id);
     forgotten.clear();

@@ -17,6 +17,7 @@ namespace convpy
 {
 
 constexpr int cpu = -1; // as a device number; CUDA devices count from 0
+std::string device_name(int device);
 
 // Settings of contexts that are created from now on: conv.configure.
 struct Settings {
@@ -61,7 +62,7 @@ class Context
         void *data;
     };
     void free_all() noexcept;
-    void collect() noexcept; // with the lock held, by the borrower
+    void collect() noexcept; // with the lock held
 
     conv_context *context = nullptr;
     int device_number;

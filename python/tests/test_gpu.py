@@ -215,15 +215,17 @@ def test_contexts_of_destroyed_streams_are_dropped(cupy, noise):
     cupy.get_default_memory_pool().free_all_blocks()
     before = cupy.cuda.runtime.memGetInfo()[0]
     streams = []
+    own = conv.Filter("blur")
     for _ in range(200):
         with cupy.cuda.Stream(non_blocking=True) as stream:
-            result = conv.filter(image, "blur")
+            result = conv.filter(image, own)
             stream.synchronize()
             streams.append(stream)  # handles are not used again
         if len(streams) > 100:
             streams.pop(0)
     assert (result == wanted).all()
-    del result
+    streams.clear()
+    del result, own  # no stream is left of those that it was prepared for
     cupy.get_default_memory_pool().free_all_blocks()
     assert before - cupy.cuda.runtime.memGetInfo()[0] < 90 * (32 << 20) + (1 << 30)
 
