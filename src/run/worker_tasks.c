@@ -115,16 +115,17 @@ static bool is_worth_a_turn(const struct conv_item *item)
     return conv_item_streamed(item) && conv_item_bytes(item) >= LARGE_MEMBER;
 }
 
-// Fills `jobs` and `steps` from the source, no further than it takes without waiting for a name.
-// Returns how many; *over: the source has ended.
+// Fills `jobs` and `steps` from the source, no further than it takes without waiting for a name or
+// to a failure, which is reported at once. Returns how many; *over: the source has ended.
 static int fill_batch(struct conv_scheduler *s, struct conv_job *jobs[],
                       enum conv_source_step steps[], int room, bool *over)
 {
     int count = 0;
     *over = false;
     while (!*over && count < room &&
-           (count == 0 || !(conv_source_may_wait(s->source) || conv_source_is_full(s->source) ||
-                            is_worth_a_turn(&jobs[count - 1]->item)))) {
+           (count == 0 ||
+            !(steps[count - 1] == CONV_SOURCE_BAD || conv_source_may_wait(s->source) ||
+              conv_source_is_full(s->source) || is_worth_a_turn(&jobs[count - 1]->item)))) {
         steps[count] = next_job(s, jobs[count]);
         *over = steps[count] == CONV_SOURCE_END;
         jobs[count]->record.number = *over ? 0 : ++s->numbered;

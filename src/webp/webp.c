@@ -361,15 +361,14 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     picture.progress_hook = may_continue;
     picture.user_data = codec;
     own->file.size = 0;
-    bool taken = WebPPictureAlloc(&picture);
-    for (int y = 0; y < src->height && taken; y++)
+    bool done = WebPPictureAlloc(&picture);
+    for (int y = 0; y < src->height && done; y++)
         put_row(picture.argb + (ptrdiff_t)y * picture.argb_stride, src, y);
-    bool done = taken && WebPEncode(&config, &picture);
+    done = done && WebPEncode(&config, &picture);
     WebPEncodingError code = picture.error_code;
     WebPPictureFree(&picture);
-    fault.no_memory = !taken || code == VP8_ENC_ERROR_OUT_OF_MEMORY ||
-                      code == VP8_ENC_ERROR_BITSTREAM_OUT_OF_MEMORY ||
-                      code == VP8_ENC_ERROR_BAD_WRITE;
+    fault.no_memory = code == VP8_ENC_ERROR_OUT_OF_MEMORY || code == VP8_ENC_ERROR_BAD_WRITE ||
+                      code == VP8_ENC_ERROR_BITSTREAM_OUT_OF_MEMORY;
     fault.cancelled = code == VP8_ENC_ERROR_USER_ABORT;
     if (!done)
         return conv_format_write_failure(&fault, err);
