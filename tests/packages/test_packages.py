@@ -41,7 +41,7 @@ def use(system, cuda, before=""):
 def test_files(release):
     names = set(os.listdir(release)) - {"SHA256SUMS"}
     for kind in (r"conv-[\d.]+\.tar\.gz", r"conv-.*-linux-.*\.tar\.gz", r"conv_.*\.deb", r"libconv\d+_.*\.deb",
-                 r"libconv-dev_.*\.deb", r"exactconv-.*\.whl"):
+                 r"libconv-dev_.*\.deb", r"exactconv-.*manylinux_2_28_.*\.whl"):
         assert sum(bool(re.fullmatch(kind, name)) for name in names) == 1, kind
     for name in (name for name in names if name.endswith(".spdx.json")):
         with open(os.path.join(release, name), encoding="utf-8") as file:
