@@ -82,8 +82,7 @@ bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context,
     }
     if (!*status && count > 0)
         *status = conv_memory_take(pools, CONV_HOST, (size_t)count * size, &batch->memory, err);
-    if (!*status && conv_lock_init(&batch->lock))
-        *status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for a lock");
+    conv_lock_init(&batch->lock);
     for (int i = 0; items && i < count; i++) {
         items[i].status = *status;
         items[i].message[0] = 0;

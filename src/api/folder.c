@@ -351,15 +351,13 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     struct run *run = calloc(1, sizeof *run);
-    bool has_lock = run && conv_lock_init(&run->lock) == 0;
-    if (!status && !has_lock)
+    if (!status && !run)
         status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     if (status) {
-        if (has_lock)
-            conv_lock_destroy(&run->lock);
         free(run);
         return conv_api_end(context, status);
     }
+    conv_lock_init(&run->lock);
     run->context = context;
     run->filter = filter;
     run->inputs = inputs;

@@ -14,19 +14,9 @@
 
 // The analysis relies on the declarations; it cannot check these functions themselves.
 
-int conv_lock_init(struct conv_lock *lock)
+void conv_lock_init(struct conv_lock *lock)
 {
-    pthread_mutexattr_t attributes;
-    int errnum = pthread_mutexattr_init(&attributes);
-    if (errnum)
-        return errnum;
-#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-    errnum = pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-    if (!errnum)
-        errnum = pthread_mutex_init(&lock->mutex, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    return errnum;
+    *lock = (struct conv_lock)CONV_LOCK_INITIALIZER;
 }
 
 void conv_lock_destroy(struct conv_lock *lock)
@@ -49,9 +39,9 @@ CONV_UNCHECKED void conv_lock_release(struct conv_lock *lock)
     pthread_mutex_unlock(&lock->mutex);
 }
 
-int conv_lock_init_condition(pthread_cond_t *condition)
+void conv_lock_init_condition(pthread_cond_t *condition)
 {
-    return pthread_cond_init(condition, NULL);
+    *condition = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }
 
 CONV_UNCHECKED bool conv_lock_wait(struct conv_lock *lock, pthread_cond_t *condition, uint64_t ns)

@@ -41,9 +41,8 @@ struct CONV_LOCK_ATTRIBUTE(capability("mutex")) conv_lock {
     }
 #endif
 
-// A lock for short sections: a thread that finds it taken spins a little before it sleeps. 0, or an
-// error number; on Linux it neither takes memory nor fails.
-int conv_lock_init(struct conv_lock *lock);
+// A lock for short sections: a thread that finds it taken spins a little before it sleeps.
+void conv_lock_init(struct conv_lock *lock);
 void conv_lock_destroy(struct conv_lock *lock);
 
 // Any thread. The lock is not recursive.
@@ -52,8 +51,8 @@ void conv_lock_release(struct conv_lock *lock) CONV_RELEASES(*lock);
 // Does not wait. False if another thread has the lock.
 bool conv_lock_try(struct conv_lock *lock) CONV_LOCK_ATTRIBUTE(try_acquire_capability(true, *lock));
 
-// A condition; PTHREAD_COND_INITIALIZER makes one, too. 0, or an error number.
-int conv_lock_init_condition(pthread_cond_t *condition);
+// A condition; PTHREAD_COND_INITIALIZER makes one, too.
+void conv_lock_init_condition(pthread_cond_t *condition);
 
 // Releases the lock, waits for the condition for at most `ns`, UINT64_MAX: without a limit, and
 // acquires the lock again. False if the time was up. As with all conditions, a wait may end without

@@ -146,7 +146,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     *out = bench;
     bench->options = options;
     bench->device = device;
-    (void)conv_lock_init(&bench->lock); // never fails on Linux
+    conv_lock_init(&bench->lock);
     int most = streams * device->count * GROUPS_PER_STREAM;
     most = most < MOST_GROUPS ? most : MOST_GROUPS;
     // Without a fallback: the device is measured.

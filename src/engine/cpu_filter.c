@@ -575,9 +575,8 @@ enum conv_status conv_cpu_filter_run(struct conv_backend *filter, const conv_ima
     }
     if (tasks > INT_MAX) {
         status = conv_err_set(err, CONV_ERR_LIMIT, "too many images for one call");
-    } else if (conv_lock_init(&run->lock)) {
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for a lock");
     } else {
+        conv_lock_init(&run->lock);
         conv_workers_run(filter->device->workers, run->threads, run_task, run, (int)tasks);
         conv_lock_destroy(&run->lock);
         status = run->status;

@@ -113,8 +113,8 @@ enum conv_status conv_async_open_start(struct conv_async_open **out,
     async->config = *config;
     async->config.filters = async->filters;
     memcpy(async->filters, config->filters, filters_size);
-    (void)conv_lock_init(&async->lock); // never fails on Linux, nor does the next one
-    (void)conv_lock_init_condition(&async->is_over);
+    conv_lock_init(&async->lock);
+    conv_lock_init_condition(&async->is_over);
     async->has_thread = pthread_create(&async->thread, NULL, open_main, async) == 0;
     if (!async->has_thread)
         open_main(async);

@@ -2,7 +2,6 @@
 // The plans of a context: made at the first use of a shape, and kept for a number of shapes.
 #include "engine/layer_context.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,11 +265,9 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **out,
     if (status)
         return status;
     struct conv_layer_context *context = calloc(1, sizeof *context);
-    int errnum = context ? conv_lock_init(&context->lock) : ENOMEM;
-    if (errnum) {
-        free(context);
-        return conv_err_errno(err, errnum, "cannot make a layer");
-    }
+    if (!context)
+        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a layer");
+    conv_lock_init(&context->lock);
     context->layer = *config->layer;
     context->ops = ops;
     context->device = config->device;

@@ -229,13 +229,8 @@ enum conv_status conv_memory_open(struct conv_memory_pools **out,
         return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
     pools->device = device;
     pools->keep = keep;
-    int errnum = conv_lock_init(&pools->pool[0].lock);
-    if (!errnum && (errnum = conv_lock_init(&pools->pool[1].lock)))
-        conv_lock_destroy(&pools->pool[0].lock);
-    if (errnum) {
-        free(pools);
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
-    }
+    for (int i = 0; i < 2; i++)
+        conv_lock_init(&pools->pool[i].lock);
     *out = pools;
     return CONV_OK;
 }

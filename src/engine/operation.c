@@ -335,14 +335,10 @@ enum conv_status conv_operation_flow_run(const struct conv_operation_flow *flow,
     if (status || flow->images <= 0)
         return status;
     run.shape = (struct conv_layer_shape){run.use.chunk, flow->height, flow->width};
-    int errnum = conv_lock_init(&run.lock);
-    if (errnum)
-        return conv_err_errno(err, errnum, "cannot start");
-    errnum = conv_lock_init_condition(&run.turn);
-    if (!errnum) {
-        status = run_workers(&run, err);
-        pthread_cond_destroy(&run.turn);
-    }
+    conv_lock_init(&run.lock);
+    conv_lock_init_condition(&run.turn);
+    status = run_workers(&run, err);
+    pthread_cond_destroy(&run.turn);
     conv_lock_destroy(&run.lock);
-    return errnum ? conv_err_errno(err, errnum, "cannot start") : status;
+    return status;
 }

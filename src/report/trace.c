@@ -122,7 +122,7 @@ enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool
     trace->timeline = timeline;
     trace->stall = stall;
     trace->tracks_end = &trace->tracks;
-    (void)conv_lock_init(&trace->lock); // never fails on Linux
+    conv_lock_init(&trace->lock);
     enum conv_status status = path ? open_file(trace, path, err) : CONV_OK;
     if (status) {
         conv_trace_free(trace);

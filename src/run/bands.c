@@ -393,13 +393,13 @@ enum conv_status conv_bands_run(const struct conv_bands_plan *plan, const struct
     struct conv_bands decoding;
     conv_blend_file_header(job, &ring->header);
     ring->format->decodes_bands(&ring->header, ring->size, &decoding);
-    enum conv_status status = CONV_OK;
-    if (!place(run) || conv_lock_init(&ring->lock) || conv_lock_init_condition(&ring->decoded) ||
-        conv_lock_init_condition(&ring->freed))
-        status = conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for %zu MiB of rows",
-                              plan->bytes >> 20);
-    else
-        status = write_all(run);
+    conv_lock_init(&ring->lock);
+    conv_lock_init_condition(&ring->decoded);
+    conv_lock_init_condition(&ring->freed);
+    enum conv_status status =
+        place(run) ? write_all(run)
+                   : conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for %zu MiB of rows",
+                                  plan->bytes >> 20);
     conv_codecs_trim(worker->codecs);
     free(run->memory);
     free(run);

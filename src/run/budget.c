@@ -151,11 +151,11 @@ void conv_budget_estimate(struct conv_need *need, const struct conv_pipeline_con
 
 #define LOOK_NS 1000000000 // as CONV_SCHEDULER_LOOK_NS
 
-int conv_budget_open(struct conv_budget *budget, const struct conv_division *memory)
+void conv_budget_open(struct conv_budget *budget, const struct conv_division *memory)
 {
     *budget = (struct conv_budget){.limit = memory->files, .total = memory->total};
-    int errnum = conv_lock_init(&budget->lock);
-    return errnum ? errnum : conv_lock_init_condition(&budget->freed);
+    conv_lock_init(&budget->lock);
+    conv_lock_init_condition(&budget->freed);
 }
 
 void conv_budget_close(struct conv_budget *budget)

@@ -94,8 +94,8 @@ struct conv_budget {
     const struct conv_share *beyond; // the share that may exceed the limit; or NULL
 };
 
-// With memory->files and memory->total. 0, or an error number.
-int conv_budget_open(struct conv_budget *budget, const struct conv_division *memory);
+// With memory->files and memory->total.
+void conv_budget_open(struct conv_budget *budget, const struct conv_division *memory);
 void conv_budget_close(struct conv_budget *budget);
 
 // Enlarge the share to `bytes` in total; it is never made smaller. If that does not fit, `try`

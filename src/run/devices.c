@@ -175,7 +175,7 @@ static void init_threads(struct conv_scheduler *s, int device)
         owner->scheduler = s;
         owner->device = device;
         owner->index = i;
-        (void)conv_lock_init(&owner->in_turn); // never fails on Linux
+        conv_lock_init(&owner->in_turn);
     }
 }
 

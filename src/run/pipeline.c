@@ -26,32 +26,9 @@ _Static_assert(CONV_REPORT_MOST_DEVICES == CONV_BACKEND_MOST_DEVICES,
 
 // --- the scheduler -------------------------------------------------------------------------------
 
-static int for_each_condition(struct conv_wakeups *wake, int (*call)(pthread_cond_t *condition))
-{
-    pthread_cond_t *const all[] = {&wake->workers, &wake->memory, &wake->streams, &wake->devices,
-                                   &wake->ended};
-    int errnum = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0] && !errnum; i++)
-        errnum = call(all[i]);
-    return errnum;
-}
-
-static int init_locks(struct conv_scheduler *s)
-{
-    int errnum = conv_lock_init(&s->lock);
-    if (!errnum)
-        errnum = conv_lock_init(&s->report_lock);
-    if (!errnum)
-        errnum = for_each_condition(&s->wake, conv_lock_init_condition);
-    return errnum ? errnum : conv_budget_open(&s->budget, &s->config->memory);
-}
-
-// The lists are empty; the caller sets the other members, which are zero. On failure there is
-// nothing to destroy.
-static enum conv_status init_scheduler(struct conv_scheduler *s,
-                                       const struct conv_pipeline_config *config,
-                                       struct conv_source *source, struct conv_report *report,
-                                       struct conv_err *err)
+// The lists are empty; the caller sets the other members, which are zero.
+static void init_scheduler(struct conv_scheduler *s, const struct conv_pipeline_config *config,
+                           struct conv_source *source, struct conv_report *report)
 {
     bool coded = config->decode_on != CONV_CODER_CPU || config->encode_on != CONV_CODER_CPU;
     *s = (struct conv_scheduler){
@@ -60,14 +37,17 @@ static enum conv_status init_scheduler(struct conv_scheduler *s,
         .report = report,
         .table_bytes = config->ops->table_bytes(config->filter_count, coded),
         .filter_alpha = config->alpha != CONV_ALPHA_KEEP,
+        .lock = CONV_LOCK_INITIALIZER,
+        .report_lock = CONV_LOCK_INITIALIZER,
+        .wake = {PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER,
+                 PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER},
     };
     s->groups.ready_end = &s->groups.ready;
     conv_jobs_init(&s->jobs);
     conv_decode_policy_init(&s->policy, config->jobs, conv_clock_ns());
     s->policy.stream_bytes = conv_devices_group_bytes(config);
     s->policy.device_required = config->encode_on == CONV_CODER_GPU;
-    int errnum = init_locks(s); // on Linux, where none of them takes memory, it never fails
-    return errnum ? conv_err_errno(err, errnum, "cannot make locks") : CONV_OK;
+    conv_budget_open(&s->budget, &config->memory);
 }
 
 static void destroy_scheduler(struct conv_scheduler *s)
@@ -75,7 +55,10 @@ static void destroy_scheduler(struct conv_scheduler *s)
     conv_budget_close(&s->budget);
     conv_lock_destroy(&s->report_lock);
     conv_lock_destroy(&s->lock);
-    (void)for_each_condition(&s->wake, pthread_cond_destroy);
+    pthread_cond_t *const conditions[] = {&s->wake.workers, &s->wake.memory, &s->wake.streams,
+                                          &s->wake.devices, &s->wake.ended};
+    for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++)
+        pthread_cond_destroy(conditions[i]);
 }
 
 // --- slots ---------------------------------------------------------------------------------------
@@ -270,9 +253,8 @@ enum conv_status conv_pipeline_run(const struct conv_pipeline_config *config,
                                    struct conv_err *err)
 {
     struct conv_scheduler s;
-    enum conv_status status = init_scheduler(&s, config, source, report, err);
-    if (status)
-        return status;
+    enum conv_status status = CONV_OK;
+    init_scheduler(&s, config, source, report);
     struct conv_worker *workers = calloc((size_t)config->jobs, sizeof *workers);
     s.devices = calloc((size_t)config->device_count, sizeof *s.devices);
     if (workers && s.devices && !config->layer)

@@ -215,7 +215,7 @@ struct conv_archive_buffer {
 void conv_archive_buffers_open(struct conv_archive_buffers *buffers)
 {
     *buffers = (struct conv_archive_buffers){0};
-    (void)conv_lock_init(&buffers->lock);
+    conv_lock_init(&buffers->lock);
 }
 
 void conv_archive_buffers_close(struct conv_archive_buffers *buffers)

@@ -35,8 +35,8 @@ static void open_windows(struct conv_archive_windows *windows, int fd, int threa
     windows->expected = (expected + CONV_ARCHIVE_WINDOW - 1) / CONV_ARCHIVE_WINDOW;
     windows->first = windows->next = windows->expected > 4 ? 0 : 1;
     windows->begun[0] = (uint8_t)windows->first;
-    (void)conv_lock_init(&windows->lock);
-    pthread_cond_init(&windows->made, NULL);
+    conv_lock_init(&windows->lock);
+    conv_lock_init_condition(&windows->made);
 }
 
 // Unmaps everything. The file may have allocated bytes after its content.

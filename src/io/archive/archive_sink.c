@@ -439,8 +439,8 @@ static enum conv_status open_archives(struct conv_sink **out, const struct conv_
     order->limit = SIZE_MAX;
     conv_archive_buffers_open(&order->buffers);
     conv_output_names_open(&order->names);
-    (void)conv_lock_init(&order->lock);
-    pthread_cond_init(&order->completed, NULL);
+    conv_lock_init(&order->lock);
+    conv_lock_init_condition(&order->completed);
     *out = &order->sink;
     return CONV_OK;
 }

@@ -472,8 +472,8 @@ enum conv_status conv_journal_open(struct conv_journal **out,
         return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the journal");
     journal->config = *config;
     journal->fd = -1;
-    (void)conv_lock_init(&journal->turn);
-    (void)conv_lock_init(&journal->lock);
+    conv_lock_init(&journal->turn);
+    conv_lock_init(&journal->lock);
     enum conv_status status = open_file(journal, err);
     if (status)
         conv_journal_close(journal);

@@ -94,7 +94,7 @@ static enum conv_status add_folders(struct place place, struct conv_err *err)
 void conv_output_names_open(struct conv_output_names *names)
 {
     *names = (struct conv_output_names){0};
-    (void)conv_lock_init(&names->lock);
+    conv_lock_init(&names->lock);
 }
 
 void conv_output_names_close(struct conv_output_names *names)

@@ -455,7 +455,7 @@ enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_fold
     watch->stop = stop;
     watch->drained = time(NULL);
     watch->drained_ns = watch->checked_ns = conv_clock_ns();
-    (void)conv_lock_init(&watch->lock);
+    conv_lock_init(&watch->lock);
     watch->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (watch->fd < 0) {
         int errnum = errno;

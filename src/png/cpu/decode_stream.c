@@ -409,9 +409,9 @@ bool conv_decode_shared_run(const struct conv_decode_stream *stream, struct conv
     flow.window = stream->memory->data + BUFFERS * buffer_bytes();
     conv_decode_rows_start(&flow, flow.window + CONV_INFLATE_WINDOW);
     flow.from = flow.buffer[0];
-    if (conv_lock_init(&flow.lock) || conv_lock_init_condition(&flow.tasks) ||
-        conv_lock_init_condition(&flow.followed))
-        return false; // never on Linux: neither takes memory
+    conv_lock_init(&flow.lock);
+    conv_lock_init_condition(&flow.tasks);
+    conv_lock_init_condition(&flow.followed);
     if (stream->size > 6)
         conv_decode_parts_start(&flow, conv_decode_stream_threads(parallel));
     conv_parallel_run(parallel, CONV_DECODE_SHARED_THREAD_BYTES, work_on, &flow);

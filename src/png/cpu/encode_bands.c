@@ -173,11 +173,7 @@ static enum conv_status run_bands(struct conv_encoder *encoder,
     run.parts = calloc((size_t)count, sizeof *run.parts);
     if (!run.parts)
         return conv_encode_out_of_memory(err);
-    int errnum = conv_lock_init(&run.lock);
-    if (errnum) { // never on Linux, where it takes no memory
-        free(run.parts);
-        return conv_err_errno(err, errnum, "cannot make a lock");
-    }
+    conv_lock_init(&run.lock);
     bool done = conv_encode_each(encoder, prepare, bands->prepared, encode_band, &run, count);
     bool whole = done && !conv_cancel_is_asked(encoder->stop);
     if (whole)
