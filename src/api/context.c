@@ -150,10 +150,9 @@ conv_status conv_devices(conv_device_description *devices, int room, int *count)
     for (int i = 0; i < CONV_ENGINE_DEVICES; i++) {
         const struct conv_device_ops *ops = conv_engine_devices[i];
         struct conv_device_info info[CONV_BACKEND_MOST_DEVICES];
-        struct conv_err err;
         int found = 0, left = room > *count ? room - *count : 0;
         left = left < CONV_BACKEND_MOST_DEVICES ? left : CONV_BACKEND_MOST_DEVICES;
-        if (ops->devices(info, left, &found, &err))
+        if (ops->devices(info, left, &found, NULL))
             continue;
         for (int k = 0; k < found && k < left; k++)
             describe_device(&devices[*count + k], ops, k, &info[k]);

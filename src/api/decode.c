@@ -349,9 +349,8 @@ static enum conv_status upload_images(struct decoding *decoding, const conv_imag
 static bool upload_together(struct decoding *decoding, int count, void *stream)
 {
     struct conv_memory_pools *pools = decoding->context->device->pools;
-    struct conv_err err;
     void *memory;
-    if (conv_memory_take(pools, CONV_HOST, 2 * (size_t)count * sizeof(conv_image), &memory, &err))
+    if (conv_memory_take(pools, CONV_HOST, 2 * (size_t)count * sizeof(conv_image), &memory, NULL))
         return false;
     conv_image *views = memory, *hosts = views + count;
     int at = 0;
@@ -360,7 +359,7 @@ static bool upload_together(struct decoding *decoding, int count, void *stream)
             views[at] = decoding->list[i].view;
             hosts[at++] = decoding->items[i].host;
         }
-    bool done = !upload_images(decoding, views, hosts, count, stream, &err);
+    bool done = !upload_images(decoding, views, hosts, count, stream, NULL);
     conv_memory_give(pools, CONV_HOST, memory);
     return done;
 }

@@ -90,14 +90,13 @@ static uint8_t *take_room(void *context, size_t bytes)
 {
     struct room *room = context;
     const struct encoding *encoding = room->encoding;
-    struct conv_err err;
     room->bytes = bytes;
     if (encoding->alone && encoding->memory.allocate && encoding->reserve)
         room->memory = encoding->reserve(encoding->memory.user, room->index, bytes);
     room->of_caller = room->memory != NULL;
     if (!room->of_caller)
         (void)conv_memory_take(encoding->context->device->pools, CONV_HOST, bytes, &room->memory,
-                               &err);
+                               NULL);
     return room->memory;
 }
 

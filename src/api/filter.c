@@ -229,9 +229,8 @@ void conv_filter_destroy(conv_filter *filter)
     if (!filter)
         return;
     struct conv_device_context *device = filter->context->device;
-    struct conv_err err;
     int previous;
-    bool entered = !device->ops->enter(device, &previous, &err);
+    bool entered = !device->ops->enter(device, &previous, NULL);
     device->ops->close(filter->opened);
     if (entered)
         device->ops->leave(device, previous);

@@ -240,9 +240,8 @@ void conv_layer_destroy(conv_layer *layer)
     if (!layer)
         return;
     conv_context *context = layer->context;
-    struct conv_err err;
     int previous;
-    bool entered = !context->device->ops->enter(context->device, &previous, &err);
+    bool entered = !context->device->ops->enter(context->device, &previous, NULL);
     for (int i = 0; i < layer->scratch_count; i++)
         conv_memory_give(context->device->pools, CONV_DEVICE, layer->scratch[i]);
     if (layer->scratch_event)

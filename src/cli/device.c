@@ -75,10 +75,9 @@ static enum conv_status parse_devices(const struct conv_machine_options *machine
 void conv_device_spread(struct conv_device_list *list)
 {
     int rank = conv_options_local_rank(), count = 0;
-    struct conv_err err;
     bool chooses = list->choice == CONV_DEVICE_AUTO || list->choice == CONV_DEVICE_GPU;
     if (rank > 0 && chooses && !list->is_numbered &&
-        list->gpu->devices(NULL, 0, &count, &err) == CONV_OK && count > 1)
+        list->gpu->devices(NULL, 0, &count, NULL) == CONV_OK && count > 1)
         list->ordinals[0] = rank % count;
 }
 

@@ -129,7 +129,6 @@ static void name_own_journal(char path[PATH_MAX])
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     bool is_set = state && state[0] == '/', is_home = home && home[0] == '/';
     struct rlimit files;
-    struct conv_err ignored;
     bool enough = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur >= LEAST_DESCRIPTORS;
     int length = snprintf(path, PATH_MAX, "%s%s/conv/in-place-%lld-%d.journal",
                           is_set    ? state
@@ -137,7 +136,7 @@ static void name_own_journal(char path[PATH_MAX])
                                     : "",
                           is_set ? "" : "/.local/state", (long long)time(NULL), (int)getpid());
     if (!enough || (!is_set && !is_home) || length >= PATH_MAX ||
-        conv_paths_make_parent(path, &ignored))
+        conv_paths_make_parent(path, NULL))
         path[0] = '\0';
 }
 

@@ -295,8 +295,7 @@ static enum conv_status cuda_allocate(struct conv_device_context *, size_t bytes
 static void cuda_release(struct conv_device_context *device, void *data)
 {
     int previous;
-    struct conv_err err;
-    if (!cuda_enter(device, &previous, &err)) {
+    if (!cuda_enter(device, &previous, NULL)) {
         (void)cudaFree(data); // nothing can be done about a failure
         cuda_leave(device, previous);
     }

@@ -230,8 +230,7 @@ static enum conv_status transfer_host(struct conv_device_context *device, const 
         status = transfer_all(transfer, results, sources, count, err);
     }
     free(transfer);
-    struct conv_err later;
-    enum conv_status finished = conv_cuda_parts_finish(device, status ? &later : err);
+    enum conv_status finished = conv_cuda_parts_finish(device, status ? NULL : err);
     return status ? status : finished;
 }
 

@@ -324,13 +324,12 @@ static enum conv_status end_part(struct decoding *decoding, int index, struct co
 
 static enum conv_status end_all_parts(struct decoding *decoding, struct conv_err *err)
 {
-    struct conv_err later;
     enum conv_status status = CONV_OK;
     for (int i = 0; i < CONV_CUDA_PARTS; i++) {
-        enum conv_status ended = end_part(decoding, i, status ? &later : err);
+        enum conv_status ended = end_part(decoding, i, status ? NULL : err);
         status = status ? status : ended;
     }
-    enum conv_status finished = conv_cuda_parts_finish(decoding->device, status ? &later : err);
+    enum conv_status finished = conv_cuda_parts_finish(decoding->device, status ? NULL : err);
     return status ? status : finished;
 }
 
@@ -372,8 +371,7 @@ static enum conv_status decode_parts(struct decoding *decoding, size_t part_byte
         status = start_part(decoding, index, first, end, err);
         index = (index + 1) % CONV_CUDA_PARTS;
     }
-    struct conv_err later;
-    enum conv_status ended = end_all_parts(decoding, status ? &later : err);
+    enum conv_status ended = end_all_parts(decoding, status ? NULL : err);
     return status ? status : ended;
 }
 

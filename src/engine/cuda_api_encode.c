@@ -91,8 +91,7 @@ static bool frame_file(struct encoding *encoding, int worker, const struct entry
     const struct conv_device_encode *item = &encoding->items[entry->item];
     struct conv_codec **codec = &encoding->codecs[worker];
     struct conv_image shape = conv_view_planes(&item->view);
-    struct conv_err err;
-    if (!*codec && conv_codec_open(codec, encoding->format, item->config, &err))
+    if (!*codec && conv_codec_open(codec, encoding->format, item->config, NULL))
         return false;
     encoding->format->device->frame(*codec, &shape, &entry->encoding, NULL, data,
                                     (size_t)entry->place.size, file);
@@ -117,11 +116,10 @@ static void ask_for_memory(struct encoding *encoding, const struct fetch *fetch)
 // Memory for the file of entry `index` of the piece; NULL: the host's encoder will report it.
 static uint8_t *memory_of(struct encoding *encoding, int index, size_t bytes)
 {
-    struct conv_err err;
     void *data = NULL;
     if (encoding->files)
         return encoding->files->memory[index];
-    return conv_memory_take(encoding->device->pools, CONV_HOST, bytes, &data, &err) ? NULL : data;
+    return conv_memory_take(encoding->device->pools, CONV_HOST, bytes, &data, NULL) ? NULL : data;
 }
 
 // Puts a file together.
@@ -345,8 +343,7 @@ static enum conv_status encode_parts(struct encoding *encoding, size_t part_byte
         status = fetch_part(encoding, &before, err);
     while (!status && encoding->fetch_count > 0)
         status = end_fetch(encoding, err);
-    struct conv_err later;
-    enum conv_status finished = conv_cuda_parts_finish(encoding->device, status ? &later : err);
+    enum conv_status finished = conv_cuda_parts_finish(encoding->device, status ? NULL : err);
     return status ? status : finished;
 }
 

@@ -179,8 +179,7 @@ static enum conv_status enqueue_layer(const struct conv_layer_prepared *prepared
 
 static enum conv_status run_own(void *context, const struct conv_layer_batch *batch)
 {
-    struct conv_err reason;
-    return enqueue_layer(context, batch, &reason);
+    return enqueue_layer(context, batch, NULL);
 }
 
 static enum conv_status open_library(int device, struct conv_layer_prepared *prepared, bool forced,

@@ -53,14 +53,13 @@ enum conv_status conv_device_context_open(struct conv_device_context **out,
 
 void conv_device_context_close(struct conv_device_context *device)
 {
-    struct conv_err err;
     int previous;
     if (!device)
         return;
     conv_workers_close(device->workers);
-    bool entered = device->own && !device->ops->enter(device, &previous, &err);
+    bool entered = device->own && !device->ops->enter(device, &previous, NULL);
     if (entered)
-        (void)device->ops->synchronise(device, &err); // a lost device has nothing to do
+        (void)device->ops->synchronise(device, NULL); // a lost device has nothing to do
     conv_memory_close(device->pools);
     if (entered) {
         device->ops->context_close(device);

@@ -48,10 +48,9 @@ static size_t decode_bytes(const struct conv_image_header *header, size_t size)
 static size_t transfer_bytes(const struct conv_metadata *metadata, size_t most)
 {
     struct conv_image_header header;
-    struct conv_err err;
     if (!metadata || !metadata->source ||
         conv_jpeg_probe(metadata->bytes.data + metadata->bytes.size, metadata->source, &header,
-                        &err))
+                        NULL))
         return 0;
     size_t block = CONV_JPEG_BLOCK_SAMPLES * sizeof(int16_t);
     return 2 * (size_t)header.jpeg.padded_blocks * block + most + metadata->source;
@@ -230,9 +229,8 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
 static bool looks_decodable(const uint8_t *head, size_t bytes)
 {
     struct conv_image_header header;
-    struct conv_err err;
-    return conv_jpeg_probe(head, bytes, &header, &err)
-               ? conv_format_check_head(&conv_jpeg_format, head, bytes, &err) == CONV_OK
+    return conv_jpeg_probe(head, bytes, &header, NULL)
+               ? conv_format_check_head(&conv_jpeg_format, head, bytes, NULL) == CONV_OK
                : header.device_stream;
 }
 
@@ -241,9 +239,8 @@ static bool looks_decodable(const uint8_t *head, size_t bytes)
 static uint64_t head_samples(const uint8_t *head, size_t bytes, uint64_t size)
 {
     struct conv_image_header header;
-    struct conv_err err;
     const struct conv_image *shape = &header.shape;
-    return conv_jpeg_probe(head, bytes, &header, &err)
+    return conv_jpeg_probe(head, bytes, &header, NULL)
                ? size * SAMPLES_PER_BYTE
                : (uint64_t)shape->width * (uint64_t)shape->height * (uint64_t)shape->channels;
 }

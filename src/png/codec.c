@@ -461,22 +461,20 @@ static void encodes_bands(const struct conv_codec *codec, const struct conv_imag
 // The bytes are not validated, and a tRNS chunk after them is not seen.
 static bool looks_decodable(const uint8_t *head, size_t)
 {
-    struct conv_err err;
     bool palette = head[25] & 1, interlaced = head[28] != 0;
-    return !conv_format_check_head(&conv_png_format, head, HEAD_BYTES, &err) && !interlaced &&
+    return !conv_format_check_head(&conv_png_format, head, HEAD_BYTES, NULL) && !interlaced &&
            head[24] >= 8 && !palette;
 }
 
 // Palettes count as RGB, less than 8 bits as 8. 0 if it is not the head of a PNG.
 static uint64_t head_samples(const uint8_t *head, size_t, uint64_t)
 {
-    struct conv_err err;
     uint64_t width = conv_chunk_read_u32(head + 16), height = conv_chunk_read_u32(head + 20);
     uint64_t pixels = (width & INT32_MAX) * (height & INT32_MAX);
     int type = head[25];
     bool valid = type == CONV_COLOR_GRAY || type == CONV_COLOR_RGB || type == CONV_COLOR_PALETTE ||
                  type == CONV_COLOR_GRAY_ALPHA || type == CONV_COLOR_RGB_ALPHA;
-    if (!valid || conv_format_check_head(&conv_png_format, head, HEAD_BYTES, &err))
+    if (!valid || conv_format_check_head(&conv_png_format, head, HEAD_BYTES, NULL))
         return 0;
     uint64_t channels = (uint64_t)conv_chunk_channels(type);
     channels = type == CONV_COLOR_PALETTE ? 3 : channels;
