@@ -124,15 +124,11 @@ enum conv_status conv_cuda_pool(struct conv_pool_sums *d_cells, int grid, const 
                                 int64_t planes, int height, int width,
                                 struct conv_pool_sums *d_row_sums, void *stream);
 
-// dst[i] is the largest of `count` planes at i, or the root of the sum of squares of two, as
-// defined above; size is the samples of a plane. The largest is the first plane's value
-// unless a later one compares greater.
+// dst[i] is the largest of `count` planes at i; size is the samples of a plane. The largest is the
+// first plane's value unless a later one compares greater.
 void conv_combine_max(float *dst, const float *planes, int count, int64_t size);
-void conv_combine_magnitude(float *dst, const float *planes, int64_t size);
 enum conv_status conv_cuda_combine_max(float *d_dst, const float *d_planes, int count, int64_t size,
                                        void *stream);
-enum conv_status conv_cuda_combine_magnitude(float *d_dst, const float *d_planes, int64_t size,
-                                             void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums over cells and combinations of maps on the CPU.
+// Sums over cells and the largest of maps on the CPU.
 #include "kernels/bank/bank_kernels.h"
 
 #include <math.h>
@@ -66,13 +66,5 @@ void conv_combine_max(float *dst, const float *planes, int count, int64_t size)
         const float *plane = planes + p * size;
         for (int64_t i = 0; i < size; i++)
             dst[i] = plane[i] > dst[i] ? plane[i] : dst[i];
-    }
-}
-
-void conv_combine_magnitude(float *dst, const float *planes, int64_t size)
-{
-    for (int64_t i = 0; i < size; i++) {
-        float a = planes[i], b = planes[size + i];
-        dst[i] = sqrtf(fmaf(b, b, a * a));
     }
 }

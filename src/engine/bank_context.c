@@ -223,8 +223,7 @@ static enum conv_status make_dense(struct conv_bank_step *step,
     const struct conv_bank_map *map = &bank->maps[first_map];
     const struct conv_bank_filter *filter = &bank->filters[map->first];
     int taps = filter->height * filter->width, filters = map->count, ignored;
-    step->kind = CONV_BANK_STEP_COMBINED;
-    step->combine = map->combine;
+    step->kind = CONV_BANK_STEP_LARGEST; // filters of magnitudes are sums of products
     step->map_count = 1;
     if (map->combine == CONV_BANK_ONLY) {
         step->kind = CONV_BANK_STEP_DENSE;
@@ -263,7 +262,7 @@ static void count_step(struct conv_bank_steps *steps, const struct conv_bank_ste
     const struct conv_separable *filters = &step->separable;
     if (step->map_count > steps->most_maps)
         steps->most_maps = step->map_count;
-    if (step->kind == CONV_BANK_STEP_COMBINED && step->layer.maps > steps->most_filters)
+    if (step->kind == CONV_BANK_STEP_LARGEST && step->layer.maps > steps->most_filters)
         steps->most_filters = step->layer.maps;
     if (step->kind != CONV_BANK_STEP_SEPARABLE)
         return;

@@ -75,7 +75,7 @@ enum conv_status conv_bank_context_run(struct conv_bank_context *context,
 enum conv_bank_step_kind {
     CONV_BANK_STEP_SEPARABLE, // separable filters of one size, with magnitudes
     CONV_BANK_STEP_DENSE,     // a layer of one channel, a map per filter
-    CONV_BANK_STEP_COMBINED,  // a layer whose maps become one
+    CONV_BANK_STEP_LARGEST,   // a layer whose maps become their largest
 };
 
 struct conv_bank_step {
@@ -90,7 +90,6 @@ struct conv_bank_step {
     struct conv_layer layer;
     float *weights; // of the layer
     struct conv_layer_context *dense;
-    enum conv_bank_combine combine; // COMBINED: MAGNITUDE or MAX of all maps of the layer
 };
 
 struct conv_bank_steps {
@@ -98,7 +97,7 @@ struct conv_bank_steps {
     int count;
     int maps;                    // of the bank
     int most_maps;               // that a step fills
-    int most_filters;            // of a COMBINED step's layer; 0: there is none
+    int most_filters;            // of a LARGEST step's layer; 0: there is none
     int half_height, half_width; // the largest of the separable steps
     bool has_separable;
 };

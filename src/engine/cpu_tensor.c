@@ -258,16 +258,14 @@ static enum conv_status run_dense(struct conv_tensor_stream *stream,
                                   struct conv_err *err)
 {
     size_t plane = (size_t)shape->height * (size_t)shape->width;
-    bool combined = step->kind == CONV_BANK_STEP_COMBINED;
-    size_t bytes = combined ? plane * (size_t)step->layer.maps * sizeof(float) : 0;
+    bool largest = step->kind == CONV_BANK_STEP_LARGEST;
+    size_t bytes = largest ? plane * (size_t)step->layer.maps * sizeof(float) : 0;
     enum conv_status status = reserve(&stream->filters, bytes, "maps", err);
     if (!status)
         status = conv_layer_context_run(step->dense, stream, shape, 1, src,
-                                        combined ? stream->filters.data : dst, err);
-    if (!status && combined && step->combine == CONV_BANK_MAX)
+                                        largest ? stream->filters.data : dst, err);
+    if (!status && largest)
         conv_combine_max(dst, stream->filters.data, step->layer.maps, (int64_t)plane);
-    else if (!status && combined)
-        conv_combine_magnitude(dst, stream->filters.data, (int64_t)plane);
     return status;
 }
 

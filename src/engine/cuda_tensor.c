@@ -332,30 +332,27 @@ static enum conv_status run_dense(struct run *run, const struct conv_bank_step *
 {
     struct conv_tensor_stream *stream = run->stream;
     struct conv_layer_shape shape = run->shape;
-    bool combined = step->kind == CONV_BANK_STEP_COMBINED;
+    bool largest = step->kind == CONV_BANK_STEP_LARGEST;
     int maps = step->layer.maps;
     struct conv_layer_way way;
     shape.images = 1;
     enum conv_status status = conv_layer_context_way(step->dense, &shape, false, &way, run->err);
     if (!status)
         status = reserve(&stream->d_scratch, way.scratch + SLACK, run->err);
-    if (!status && combined)
+    if (!status && largest)
         status = reserve(&stream->d_filters, run->plane * (size_t)maps * sizeof(float), run->err);
     for (int64_t i = 0; i < run->shape.images && !status; i++) {
         struct conv_layer_batch batch = run->planes;
         float *own = dst + i * dst_image;
         batch.images = 1;
         batch.src = (const uint8_t *)batch.src + i * batch.src_image;
-        batch.dst = combined ? stream->d_filters.d_data : (void *)own;
+        batch.dst = largest ? stream->d_filters.d_data : (void *)own;
         batch.scratch = stream->d_scratch.d_data;
         status = conv_layer_context_enqueue(step->dense, &shape, &batch, run->err);
-        if (status || !combined)
+        if (status || !largest)
             continue;
         const float *filters = (const float *)stream->d_filters.d_data;
-        status = step->combine == CONV_BANK_MAX
-                     ? conv_cuda_combine_max(own, filters, maps, (int64_t)run->plane, stream->cuda)
-                     : conv_cuda_combine_magnitude(own, filters, (int64_t)run->plane, stream->cuda);
-        if (status)
+        if (conv_cuda_combine_max(own, filters, maps, (int64_t)run->plane, stream->cuda))
             status = conv_cuda_device_report(run->err, cudaGetLastError(), "combine maps");
     }
     return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sums over cells and combinations of maps on a CUDA device.
+// Sums over cells and the largest of maps on a CUDA device.
 #include <cuda_runtime.h>
 
 #include "kernels/bank/bank_kernels.h"
@@ -109,27 +109,10 @@ static __global__ void combine_max(float *dst, const float *planes, int count, i
     dst[i] = max;
 }
 
-static __global__ void combine_magnitude(float *dst, const float *planes, int64_t size)
-{
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= size)
-        return;
-    float a = planes[i], b = planes[size + i];
-    dst[i] = __fsqrt_rn(fmaf(b, b, a * a));
-}
-
 enum conv_status conv_cuda_combine_max(float *d_dst, const float *d_planes, int count, int64_t size,
                                        void *stream)
 {
     combine_max<<<(unsigned)((size - 1) / THREADS + 1), THREADS, 0, (cudaStream_t)stream>>>(
         d_dst, d_planes, count, size);
-    return launch_status();
-}
-
-enum conv_status conv_cuda_combine_magnitude(float *d_dst, const float *d_planes, int64_t size,
-                                             void *stream)
-{
-    combine_magnitude<<<(unsigned)((size - 1) / THREADS + 1), THREADS, 0, (cudaStream_t)stream>>>(
-        d_dst, d_planes, size);
     return launch_status();
 }
