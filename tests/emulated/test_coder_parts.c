@@ -28,7 +28,7 @@ static bool is_in_parts(struct conv_backend *backend, int images, size_t longest
     struct conv_stream stream = {.backend = backend};
     stream.coder.decode[CONV_DEVICE_PNG] =
         (struct conv_cuda_batch){.count = images, .h_entries = (void *)table};
-    assert_int_equal(conv_cuda_coder_decode(&stream, NULL), CONV_OK);
+    assert_ok(conv_cuda_coder_decode(&stream, NULL));
     return asked == CONV_DECODE_SPLIT_AUTO;
 }
 

@@ -254,7 +254,7 @@ UNIT_TEST(batches_in_host_memory_may_be_short)
         struct conv_err err = {0};
         fill_input(&layer, &shape);
         memset(result, 0xa5, sizeof result);
-        assert_int_equal(conv_operation_stream_open(&operation, NULL, 1, &stream, &err), CONV_OK);
+        assert_ok(conv_operation_stream_open(&operation, NULL, 1, &stream, &err));
         if (conv_operation_run(&operation, stream, &shape, 3, input, result, &err))
             fail_msg("%s", err.text);
         conv_operation_stream_close(&operation, stream);
@@ -303,7 +303,7 @@ UNIT_TEST(without_the_library_the_note_says_so)
         return;
     struct conv_err err = {0};
     struct conv_layer_way way = way_of(CONV_PRECISION_FP16, NULL, &err);
-    assert_int_equal(err.status, CONV_OK);
+    assert_ok(err.status);
     assert_string_not_equal(way.variant->name, NAME);
     assert_non_null(strstr(way.note, "cuDNN 9 was not found"));
     (void)way_of(CONV_PRECISION_FP16, NAME, &err);

@@ -12,7 +12,7 @@ static inline conv_context *api_open(int threads)
     conv_context_options options = CONV_CONTEXT_OPTIONS_INIT;
     options.device = "cpu";
     options.threads = threads;
-    assert_int_equal(conv_context_create(&context, &options, NULL), CONV_OK);
+    assert_ok(conv_context_create(&context, &options, NULL));
     return context;
 }
 

@@ -26,6 +26,9 @@ static struct CMUnitTest unit_tests[64] __attribute__((unused));
     }                                                                                              \
     static void name(void **state __attribute__((unused)))
 
+// The status that the call returns is CONV_OK.
+#define assert_ok(call) assert_int_equal(call, CONV_OK)
+
 // Runs the file's tests, with set_up before the first and tear_down after the last; UNIT_MAIN is
 // the main function that does so.
 #define UNIT_RUN(set_up, tear_down) cmocka_run_group_tests(unit_tests, set_up, tear_down)

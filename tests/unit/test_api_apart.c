@@ -59,7 +59,7 @@ static bool expect_clash(const uint8_t *buffer, const conv_image *results, int c
 API_TEST(filters, 2)
 {
     conv_filter *filter;
-    assert_int_equal(conv_filter_create(&filter, context, "emboss", NULL), CONV_OK);
+    assert_ok(conv_filter_create(&filter, context, "emboss", NULL));
     int refused = 0, done = 0;
     for (int round = 0; round < rounds(4000); round++) {
         uint64_t random = (uint64_t)round;
@@ -76,7 +76,7 @@ API_TEST(filters, 2)
             sources[i] = random_view(buffer, &random, &shape);
             results[i] = random_below(&random, 4) ? random_view(buffer, &random, &shape)
                                                   : sources[i]; // in place
-            assert_int_equal(conv_filter_run(filter, &sources[i], &shape, 1, NULL), CONV_OK);
+            assert_ok(conv_filter_run(filter, &sources[i], &shape, 1, NULL));
         }
         memcpy(before, buffer, sizeof buffer);
         bool clash = expect_clash(buffer, results, count);
@@ -113,7 +113,7 @@ API_TEST(decodings, 2)
     conv_image image = conv_image_interleaved(samples[0], 9, 6, 1, CONV_SAMPLE_U8, CONV_HOST);
     conv_bytes files[2];
     conv_item items[2];
-    assert_int_equal(conv_encode_png(context, &image, 1, NULL, files, items, NULL), CONV_OK);
+    assert_ok(conv_encode_png(context, &image, 1, NULL, files, items, NULL));
     files[1] = files[0];
     conv_image images[2] = {image, image};
     REFUSE(CONV_ERR_USAGE, conv_decode_png(context, files, 2, NULL, images, items, NULL));
@@ -142,7 +142,7 @@ API_TEST(layers, 1)
     conv_layer *layer;
     conv_layer_options options = CONV_LAYER_OPTIONS_INIT;
     options.maps = options.channels = options.kernel_height = options.kernel_width = 1;
-    assert_int_equal(conv_layer_create(&layer, context, &weight, NULL, &options), CONV_OK);
+    assert_ok(conv_layer_create(&layer, context, &weight, NULL, &options));
     conv_tensor input = {
         .data = values + 16, .memory = CONV_HOST, .images = 1, .height = 4, .width = 4};
     for (int at = 0; at <= 48; at += 4) {

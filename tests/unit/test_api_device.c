@@ -271,7 +271,7 @@ UNIT_TEST(images_are_encoded)
         api_must(api_gpu, conv_encode_png(api_gpu, views, IMAGES, &options, files, items, NULL));
         api_must(api_cpu, conv_decode_png(api_cpu, files, IMAGES, NULL, decoded, NULL, NULL));
         for (int i = 0; i < IMAGES; i++) {
-            assert_int_equal(items[i].status, CONV_OK);
+            assert_ok(items[i].status);
             assert_int_equal(decoded[i].channels, views[i].channels);
             assert_int_equal(decoded[i].sample, views[i].sample);
             if (!api_image_equal(&decoded[i], &pairs[i].host.view))

@@ -52,16 +52,13 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
     struct conv_backend *backend = NULL;
     struct filter_group filter;
     struct conv_err err = {0};
-    assert_int_equal(conv_filter_parse_chain(filters, &config.filter_count, text, &settings, &err),
-                     CONV_OK);
-    assert_int_equal(conv_filter_parse_border(&config.border, &config.border_value,
-                                              options->border ? options->border : "replicate",
-                                              &err),
-                     CONV_OK);
+    assert_ok(conv_filter_parse_chain(filters, &config.filter_count, text, &settings, &err));
+    assert_ok(conv_filter_parse_border(&config.border, &config.border_value,
+                                       options->border ? options->border : "replicate", &err));
     config.alpha = !options->alpha                         ? CONV_ALPHA_KEEP
                    : strcmp(options->alpha, "filter") == 0 ? CONV_ALPHA_FILTER
                                                            : CONV_ALPHA_PREMULTIPLY;
-    assert_int_equal(conv_device_cpu.open(&backend, &config, &err), CONV_OK);
+    assert_ok(conv_device_cpu.open(&backend, &config, &err));
     struct conv_image shape = {
         .width = source->width,
         .height = source->height,
@@ -73,7 +70,7 @@ static void expect(conv_image *result, const conv_image *source, const char *tex
     struct conv_image out;
     filter_group_open(&filter, backend, config.alpha, &shape, 1);
     stage(&filter.placed[0].in, source);
-    assert_int_equal(filter_group_run(&filter, &out, &err), CONV_OK);
+    assert_ok(filter_group_run(&filter, &out, &err));
     for (int c = 0; c < shape.channels; c++) {
         bool passes = source->has_alpha && !options->alpha && c == shape.channels - 1;
         for (int y = 0; y < shape.height; y++)
@@ -111,7 +108,7 @@ static void check(conv_context *context, const struct run_case *run, int width, 
     assert_true(api_image_gaps_are(&result, FILL));
     assert_true(api_image_gaps_are(&source, FILL));
     if (!run->options.floats) { // the source is the result
-        assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL), CONV_OK);
+        assert_ok(conv_filter_run(filter, &source.view, &source.view, 1, NULL));
         assert_true(api_image_equal(&source.view, &expected.view));
         assert_true(api_image_gaps_are(&source, FILL));
     }
@@ -197,14 +194,12 @@ API_TEST(large_matrices_reach_across_bands, 3)
         custom.bias = "100";
         custom.variant = "cpu_reference"; // whole planes, one thread's worth of work
         custom.border = options.border = wraps ? "wrap" : "reflect";
-        assert_int_equal(conv_filter_create(&filters[0], context, "custom", &custom), CONV_OK);
-        assert_int_equal(conv_filter_create_matrix(&filters[1], context, coefficients, 31, 31, 300,
-                                                   100, &options),
-                         CONV_OK);
+        assert_ok(conv_filter_create(&filters[0], context, "custom", &custom));
+        assert_ok(conv_filter_create_matrix(&filters[1], context, coefficients, 31, 31, 300, 100,
+                                            &options));
         for (int k = 0; k < 2; k++) {
             api_image_make(&results[k], API_PLANAR, width, heights[i], 3, CONV_SAMPLE_U8, k);
-            assert_int_equal(conv_filter_run(filters[k], &source.view, &results[k].view, 1, NULL),
-                             CONV_OK);
+            assert_ok(conv_filter_run(filters[k], &source.view, &results[k].view, 1, NULL));
             conv_filter_destroy(filters[k]);
         }
         assert_true(api_image_equal(&results[0].view, &results[1].view));
@@ -220,8 +215,7 @@ API_TEST(batches_are_of_any_mix, 3)
     struct api_image sources[COUNT], results[COUNT], expected;
     conv_image from[COUNT], to[COUNT];
     conv_filter *filter;
-    assert_int_equal(conv_filter_create(&filter, context, cases[2].text, &cases[2].options),
-                     CONV_OK);
+    assert_ok(conv_filter_create(&filter, context, cases[2].text, &cases[2].options));
     for (int i = 0; i < COUNT; i++) {
         int width = 1 + (int)random_below(&noise, 200), height = 1 + (int)random_below(&noise, 200);
         int c = 1 + i % 4;
@@ -234,7 +228,7 @@ API_TEST(batches_are_of_any_mix, 3)
         from[i] = sources[i].view;
         to[i] = results[i].view;
     }
-    assert_int_equal(conv_filter_run(filter, from, to, COUNT, NULL), CONV_OK);
+    assert_ok(conv_filter_run(filter, from, to, COUNT, NULL));
     for (int i = 0; i < COUNT; i++) {
         api_image_make(&expected, API_PLANAR, from[i].width, from[i].height, from[i].channels,
                        from[i].sample, 0);

@@ -94,7 +94,7 @@ static void expect(const conv_image *result, const conv_image *source, const cha
     struct conv_err err;
     struct api_image at[2];
     int count, channels = source->channels - (source->has_alpha && !filters_alpha);
-    assert_int_equal(conv_filter_parse_chain(filters, &count, text, &settings, &err), CONV_OK);
+    assert_ok(conv_filter_parse_chain(filters, &count, text, &settings, &err));
     for (int k = 0; k < 2; k++)
         api_image_make(&at[k], API_PLANAR, source->width, source->height, source->channels,
                        CONV_SAMPLE_F32, 0);
@@ -154,7 +154,7 @@ static void check(conv_context *context, int k, int width, int height, int chann
     if (!api_image_equal(&result.view, &expected.view))
         fail_msg("%s, layouts %d to %d", cases[k].text, from, to);
     assert_true(api_image_gaps_are(&result, FILL));
-    assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL), CONV_OK);
+    assert_ok(conv_filter_run(filter, &source.view, &source.view, 1, NULL));
     assert_true(api_image_equal(&source.view, &expected.view));
     conv_filter_destroy(filter);
     api_image_free(&source);
@@ -183,11 +183,11 @@ API_TEST(what_cannot_be_is_refused, 1)
     api_image_make(&source, API_PLANAR, 4, 4, 4, CONV_SAMPLE_F32, 0);
     api_image_make(&bytes, API_PLANAR, 4, 4, 4, CONV_SAMPLE_U8, 0);
     options.alpha = "premultiply";
-    assert_int_equal(conv_filter_create(&filter, context, "blur", &options), CONV_OK);
+    assert_ok(conv_filter_create(&filter, context, "blur", &options));
     assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL),
                      CONV_ERR_UNSUPPORTED);
     source.view.has_alpha = 0; // four colours
-    assert_int_equal(conv_filter_run(filter, &source.view, &source.view, 1, NULL), CONV_OK);
+    assert_ok(conv_filter_run(filter, &source.view, &source.view, 1, NULL));
     bytes.view.has_alpha = 0;
     assert_int_equal(conv_filter_run(filter, &source.view, &bytes.view, 1, NULL), CONV_ERR_USAGE);
     assert_int_equal(conv_filter_run(filter, &bytes.view, &source.view, 1, NULL), CONV_ERR_USAGE);

@@ -52,7 +52,7 @@ static void decode_file(conv_context *context, const char *path, conv_image *ima
     assert_true(png_make_read(&file, path));
     conv_bytes bytes = {file.data, file.size};
     *image = (conv_image){0};
-    assert_int_equal(conv_decode_png(context, &bytes, 1, NULL, image, NULL, NULL), CONV_OK);
+    assert_ok(conv_decode_png(context, &bytes, 1, NULL, image, NULL, NULL));
     png_make_free(&file);
 }
 
@@ -83,17 +83,17 @@ static void check_folder(const struct caller *caller)
 {
     conv_context *context = api_open(3);
     conv_filter *filter;
-    assert_int_equal(caller->status, CONV_OK);
+    assert_ok(caller->status);
     assert_int_equal(caller->result.done, IMAGES);
     assert_int_equal(caller->result.found, IMAGES);
     assert_int_equal(caller->result.listed, 1);
     assert_int_equal(caller->result.failed + caller->result.skipped, 0);
-    assert_int_equal(conv_filter_create(&filter, context, caller->filter, NULL), CONV_OK);
+    assert_ok(conv_filter_create(&filter, context, caller->filter, NULL));
     for (int i = 0; i < IMAGES; i++) {
         conv_image source, filtered;
         decode_file(context, path_of("in", i), &source);
         decode_file(context, path_of(caller->out, i), &filtered);
-        assert_int_equal(conv_filter_run(filter, &source, &source, 1, NULL), CONV_OK);
+        assert_ok(conv_filter_run(filter, &source, &source, 1, NULL));
         assert_true(api_image_equal(&filtered, &source));
         conv_free(context, CONV_HOST, source.data);
         conv_free(context, CONV_HOST, filtered.data);
@@ -137,20 +137,20 @@ API_TEST(outputs_that_exist_are_replaced_or_kept, 3)
     conv_folder_progress result = {.size = sizeof result};
     conv_folder_options options = CONV_FOLDER_OPTIONS_INIT;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
+        assert_ok(run(context, "blur", "in", "kept", &options, &result));
         assert_int_equal(result.done, IMAGES);
         assert_int_equal(result.skipped, 0);
     }
     assert_int_equal(unlink(path_of("kept", 4)), 0);
     options.skip_existing = 1;
-    assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
+    assert_ok(run(context, "blur", "in", "kept", &options, &result));
     assert_int_equal(result.skipped, IMAGES - 1);
     assert_int_equal(result.done, 1);
     options.skip_existing = 0;
     options.update = 1;
     struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}}; // long before its input
     assert_int_equal(utimensat(AT_FDCWD, path_of("kept", 7), times, 0), 0);
-    assert_int_equal(run(context, "blur", "in", "kept", &options, &result), CONV_OK);
+    assert_ok(run(context, "blur", "in", "kept", &options, &result));
     assert_int_equal(result.skipped, IMAGES - 1);
     assert_int_equal(result.done, 1);
 }
@@ -165,7 +165,7 @@ API_TEST(outputs_have_another_format_and_are_gray, 3)
     options.quality = 101;
     REFUSE(CONV_ERR_USAGE, run(context, "blur", "in", "jpegs", &options, &result));
     options.quality = 80;
-    assert_int_equal(run(context, "blur", "in", "jpegs", &options, &result), CONV_OK);
+    assert_ok(run(context, "blur", "in", "jpegs", &options, &result));
     assert_int_equal(result.done, IMAGES);
     assert_memory_equal(folder_read("jpegs/00.jpg"), "\xff\xd8\xff", 3);
     options.to = "gif";
@@ -182,7 +182,7 @@ API_TEST(a_bad_file_does_not_end_a_run, 3)
     options.progress = listen;
     options.user = &heard;
     folder_write("in/99.png", "no PNG");
-    assert_int_equal(run(context, "blur", "in", "bad", &options, &result), CONV_OK);
+    assert_ok(run(context, "blur", "in", "bad", &options, &result));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(result.failed, 1);
     assert_int_equal(result.done, IMAGES);
@@ -199,7 +199,7 @@ API_TEST(the_callback_ends_a_run, 3)
     assert_int_equal(run(context, "blur", "in", "ended", &options, NULL), CONV_ERR_CANCELLED);
     // The context goes on.
     options.progress = NULL;
-    assert_int_equal(run(context, "blur", "in", "again", &options, NULL), CONV_OK);
+    assert_ok(run(context, "blur", "in", "again", &options, NULL));
     assert_int_equal(unlink(folder_path("in/none.png")), 0);
 }
 
@@ -236,7 +236,7 @@ API_TEST(archives_and_shards, 3)
         fail_msg("%s", conv_context_message(context));
     assert_int_equal(result.done, IMAGES);
     options.skip_existing = 1; // the archive as a whole
-    assert_int_equal(run(context, "blur", "in", "a.tar", &options, &result), CONV_OK);
+    assert_ok(run(context, "blur", "in", "a.tar", &options, &result));
     assert_int_equal(result.done, 0);
     assert_int_equal(result.skipped, 1);
     options.skip_existing = 0;
@@ -245,10 +245,9 @@ API_TEST(archives_and_shards, 3)
         options.shard_by_name = by_name;
         options.shards = 3;
         for (options.shard = 0; options.shard < 3; options.shard++) {
-            assert_int_equal(run(context, "identity", "a.tar", "shards", &options, &result),
-                             CONV_OK);
+            assert_ok(run(context, "identity", "a.tar", "shards", &options, &result));
             done += result.done;
-            assert_int_equal(run(context, "identity", "in", "shards", &options, &result), CONV_OK);
+            assert_ok(run(context, "identity", "in", "shards", &options, &result));
             done += result.done;
         }
         assert_int_equal(done, 2 * IMAGES);
@@ -285,7 +284,7 @@ API_TEST(wrong_arguments_are_refused, 3)
         REFUSE(CONV_ERR_USAGE, conv_filter_folder(context, wrong[i].filter, wrong[i].inputs,
                                                   wrong[i].count, wrong[i].out, NULL, NULL));
     result.size = sizeof result;
-    assert_int_equal(conv_filter_folder(context, "blur", none, 1, out, NULL, &result), CONV_OK);
+    assert_ok(conv_filter_folder(context, "blur", none, 1, out, NULL, &result));
     assert_int_equal(result.failed, 1); // as any image that cannot be read
     result.size = 0;
     options.level = 13;

@@ -125,7 +125,7 @@ API_TEST(images_are_turned_as_their_exif_says, 1)
                 decode_one(context, &file, kinds[k].channels, &options, (enum api_layout)layout,
                            orientation);
             }
-            assert_int_equal(conv_probe_image(file.data, file.size, NULL, &info, NULL), CONV_OK);
+            assert_ok(conv_probe_image(file.data, file.size, NULL, &info, NULL));
             assert_int_equal(info.orientation, orientation);
             assert_int_equal(info.width, kinds[k].width);
             assert_int_equal(info.interlaced, kinds[k].progressive);
@@ -157,7 +157,7 @@ API_TEST(a_png_is_turned_and_made_gray, 1)
     conv_decode_options options = CONV_DECODE_OPTIONS_INIT;
     conv_image image = {0};
     options.channels = options.gray = options.orient = 1;
-    assert_int_equal(conv_decode_image(context, &bytes, 1, &options, &image, NULL, NULL), CONV_OK);
+    assert_ok(conv_decode_image(context, &bytes, 1, &options, &image, NULL, NULL));
     // (299 R + 587 G + 114 B) / 1000: 18.15 1.815 124.2 / 150.483 9 30.073
     const uint8_t shown[3][2] = {{150, 18}, {9, 2}, {30, 124}};
     assert_int_equal(image.width, 2);
@@ -184,7 +184,7 @@ static void check_file(conv_bytes bytes, const conv_image *view, int sampling, b
     struct png_file file = {(uint8_t *)(uintptr_t)bytes.data, bytes.size};
     conv_image_info info;
     int channels = view->channels < 3 ? 1 : 3, difference = 0;
-    assert_int_equal(conv_probe_image(bytes.data, bytes.size, NULL, &info, NULL), CONV_OK);
+    assert_ok(conv_probe_image(bytes.data, bytes.size, NULL, &info, NULL));
     assert_int_equal(info.channels, channels);
     assert_int_equal(info.interlaced, progressive);
     uint8_t *plain = jpeg_decode_plain(&file, view->width, view->height, channels);

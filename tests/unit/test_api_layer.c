@@ -78,7 +78,7 @@ static void *expect(const struct layer_case *c, const float *weights, const floa
         .dst = result,
         .rows = rows,
     };
-    assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
+    assert_ok(plan.variant->run(&plan, &batch));
     return result;
 }
 
@@ -126,7 +126,7 @@ static void check(conv_context *context, const struct layer_case *c)
     if (conv_layer_create(&layer, context, weights, bias, &options))
         fail_msg("%s", conv_context_message(context));
     int rows, columns;
-    assert_int_equal(conv_layer_result_size(layer, c->height, c->width, &rows, &columns), CONV_OK);
+    assert_ok(conv_layer_result_size(layer, c->height, c->width, &rows, &columns));
     assert_int_equal((size_t)rows * (size_t)columns * (size_t)c->maps * (size_t)c->images *
                          (c->halves ? 2u : 4u),
                      bytes);
@@ -134,14 +134,13 @@ static void check(conv_context *context, const struct layer_case *c)
     conv_layer *late; // weights that change, and the same ones in another place
     float *moved = malloc(weight_count * sizeof *moved);
     size_t room = 1;
-    assert_int_equal(conv_layer_create(&late, context, NULL, NULL, &options), CONV_OK);
-    assert_int_equal(conv_layer_workspace(late, c->images, c->height, c->width, &room), CONV_OK);
+    assert_ok(conv_layer_create(&late, context, NULL, NULL, &options));
+    assert_ok(conv_layer_workspace(late, c->images, c->height, c->width, &room));
     assert_int_equal(room, 0);
     memset(moved, 0, weight_count * sizeof *moved);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(conv_layer_run_with(late, &input, i == 1 ? weights : moved,
-                                             i > 0 ? bias : NULL, NULL, result, NULL),
-                         CONV_OK);
+        assert_ok(conv_layer_run_with(late, &input, i == 1 ? weights : moved, i > 0 ? bias : NULL,
+                                      NULL, result, NULL));
         memcpy(moved, weights, weight_count * sizeof *moved);
         assert_true(i == 0 || memcmp(result, expected, bytes) == 0);
     }
@@ -204,17 +203,15 @@ UNIT_TEST(banks_are_weights)
         struct conv_bank bank;
         struct conv_err err;
         char message[CONV_MESSAGE_SIZE];
-        assert_int_equal(conv_bank_parse(&bank, names[i], &err), CONV_OK);
-        assert_int_equal(conv_bank_weights(names[i], &filters, &height, &width, NULL, 0, NULL),
-                         CONV_OK);
+        assert_ok(conv_bank_parse(&bank, names[i], &err));
+        assert_ok(conv_bank_weights(names[i], &filters, &height, &width, NULL, 0, NULL));
         assert_int_equal(filters, bank.filter_count);
         size_t count = (size_t)filters * (size_t)height * (size_t)width;
         float *weights = malloc(count * sizeof *weights);
         assert_int_equal(
             conv_bank_weights(names[i], &filters, &height, &width, weights, count - 1, message),
             CONV_ERR_USAGE);
-        assert_int_equal(
-            conv_bank_weights(names[i], &filters, &height, &width, weights, count, NULL), CONV_OK);
+        assert_ok(conv_bank_weights(names[i], &filters, &height, &width, weights, count, NULL));
         for (int f = 0; f < filters; f++) {
             const struct conv_bank_filter *filter = &bank.filters[f];
             for (int y = 0; y < height; y++)

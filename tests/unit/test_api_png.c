@@ -155,7 +155,7 @@ API_TEST(encoded_images_come_back, 2)
                          REFERENCE_TAKES);
         compare(&image.view, &reference);
         api_image_make(&back, API_CROPPED, width, height, channels, sample, 0);
-        assert_int_equal(conv_decode_png(context, &file, 1, NULL, &back.view, NULL, NULL), CONV_OK);
+        assert_ok(conv_decode_png(context, &file, 1, NULL, &back.view, NULL, NULL));
         assert_true(api_image_equal(&back.view, &image.view));
         conv_free(context, CONV_HOST, (void *)(uintptr_t)file.data);
         free(reference.rows);
@@ -208,7 +208,7 @@ static void check_own_memory(int threads, bool reserve)
         conv_free(context, CONV_HOST, (void *)(uintptr_t)expected[i].data);
         api_image_free(&images[i]);
     }
-    assert_int_equal(conv_encode_png(context, views, 0, &options, NULL, NULL, NULL), CONV_OK);
+    assert_ok(conv_encode_png(context, views, 0, &options, NULL, NULL, NULL));
     own_memory_free(&own);
     conv_context_destroy(context);
 }
@@ -246,7 +246,7 @@ API_TEST(batches_survive_damaged_files, 4)
             assert_true(items[i].message[0] != 0);
             assert_null(images[i].data);
         } else {
-            assert_int_equal(items[i].status, CONV_OK);
+            assert_ok(items[i].status);
             assert_string_equal(items[i].message, "");
             assert_int_equal(reference_read(&reference, files[i].data, files[i].size, 1 << 24),
                              REFERENCE_TAKES);
@@ -264,7 +264,7 @@ UNIT_TEST(probing_says_what_decoding_gives)
     conv_png_info info;
     char message[CONV_MESSAGE_SIZE] = "";
     make_file(&file, 33, 7, 3, 4, true, true);
-    assert_int_equal(conv_probe_png(file.data, file.size, &info, message), CONV_OK);
+    assert_ok(conv_probe_png(file.data, file.size, &info, message));
     assert_int_equal(info.width, 33);
     assert_int_equal(info.height, 7);
     assert_int_equal(info.channels, 4);

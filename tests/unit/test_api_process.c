@@ -57,7 +57,7 @@ static void make_archive(const char *name, int members, uint64_t seed)
     for (size_t i = 0; i < sizeof samples; i++)
         samples[i] = (uint8_t)(random_bits(&seed) & 63);
     conv_image image = conv_image_interleaved(samples, SIDE, SIDE, 3, CONV_SAMPLE_U8, CONV_HOST);
-    assert_int_equal(conv_encode_png(context, &image, 1, NULL, &file, NULL, NULL), CONV_OK);
+    assert_ok(conv_encode_png(context, &image, 1, NULL, &file, NULL, NULL));
     FILE *stream = fopen(folder_path(name), "wb");
     assert_non_null(stream);
     for (int i = 0; i < members; i++) {

@@ -35,7 +35,7 @@ static void begin(int count)
                                             .stop = &stop,
                                             .writes = true};
     atomic_store(&stop, 0);
-    assert_int_equal(conv_sink_open(&sink, &config, &err), CONV_OK);
+    assert_ok(conv_sink_open(&sink, &config, &err));
 }
 
 static bool may_begin(uint64_t number)
@@ -75,9 +75,8 @@ static void check(int target, int first, int end)
     struct conv_archive_reader *reader;
     struct conv_archive_member member;
     struct conv_err err = {0};
-    assert_int_equal(conv_archive_input_open(&input, targets[target].path, true, NULL, &err),
-                     CONV_OK);
-    assert_int_equal(conv_archive_tar.read(&reader, &input, &err), CONV_OK);
+    assert_ok(conv_archive_input_open(&input, targets[target].path, true, NULL, &err));
+    assert_ok(conv_archive_tar.read(&reader, &input, &err));
     for (int i = first; i < end; i++) {
         char name[32];
         if (i % 7 == 3)
@@ -128,7 +127,7 @@ UNIT_TEST_IN(test_threads, folder_make, folder_remove)
             assert_int_equal(pthread_create(&threads[i], NULL, put_some, NULL), 0);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
-        assert_int_equal(conv_sink_finish(sink, &err), CONV_OK);
+        assert_ok(conv_sink_finish(sink, &err));
         check(0, 0, MEMBERS / 2);
         check(1, MEMBERS / 2, MEMBERS);
         check(2, 0, 0); // without a member
@@ -142,13 +141,13 @@ UNIT_TEST_IN(test_admission, folder_make, folder_remove)
     begin(1);
     conv_sink_limit(sink, 1000);
     for (int i = 10; i > 0; i--)
-        assert_int_equal(put(i + 500, 0, &err), CONV_OK); // far too early, and none waits
+        assert_ok(put(i + 500, 0, &err)); // far too early, and none waits
     assert_false(may_begin(1));
     assert_true(may_begin(0));
     for (int i = 0; i <= 500; i++)
-        assert_int_equal(put(i, 0, &err), CONV_OK);
+        assert_ok(put(i, 0, &err));
     assert_true(may_begin(999));
-    assert_int_equal(conv_sink_finish(sink, &err), CONV_OK);
+    assert_ok(conv_sink_finish(sink, &err));
     check(0, 0, 511);
 }
 
@@ -157,8 +156,8 @@ UNIT_TEST_IN(test_failure, folder_make, folder_remove)
     struct conv_err err = {0}, last = {0};
     begin(1);
     targets[0].path = (char *)(uintptr_t) "/proc/none/a.tar";
-    assert_int_equal(put(1, 0, &err), CONV_OK);
-    assert_int_equal(put(0, 0, &err), CONV_OK); // the archive's failure, not the member's
+    assert_ok(put(1, 0, &err));
+    assert_ok(put(0, 0, &err)); // the archive's failure, not the member's
     assert_true(conv_sink_has_failed(sink));
     assert_int_equal(put(2, 0, &err), CONV_ERR_CANCELLED);
     assert_int_equal(conv_sink_finish(sink, &last), CONV_ERR_IO);

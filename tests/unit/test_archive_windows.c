@@ -62,9 +62,8 @@ static bool open_output(void)
     snprintf(path, sizeof path, FOLDER "/conv-test-windows-%d", (int)getpid());
     if (access(FOLDER, W_OK) != 0)
         return false;
-    assert_int_equal(
-        conv_archive_output_open(&output, path, CONV_ARCHIVE_WINDOW_THREADS, 0, false, NULL, &err),
-        CONV_OK);
+    assert_ok(
+        conv_archive_output_open(&output, path, CONV_ARCHIVE_WINDOW_THREADS, 0, false, NULL, &err));
     return output.windows.fd >= 0;
 }
 
@@ -82,8 +81,8 @@ static void check_every_byte(bool small_pages)
         used += output.windows.windows[i].is_used && output.windows.windows[i].left == 0;
     assert_int_equal(used, 0);
     assert_int_equal(atomic_load(&failures), 0);
-    assert_int_equal(conv_archive_output_settle(&output, &err), CONV_OK);
-    assert_int_equal(conv_archive_output_close(&output, true, false, &err), CONV_OK);
+    assert_ok(conv_archive_output_settle(&output, &err));
+    assert_ok(conv_archive_output_close(&output, true, false, &err));
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_size, (int64_t)RECORDS * RECORD);
     FILE *file = fopen(path, "rb");
@@ -131,7 +130,7 @@ UNIT_TEST(test_no_room)
     setrlimit(RLIMIT_FSIZE, &before);
     int lost = RECORDS - 100000000 / RECORD;
     assert_int_equal(atomic_load(&failures), lost);
-    assert_int_equal(conv_archive_output_close(&output, false, false, &err), CONV_OK);
+    assert_ok(conv_archive_output_close(&output, false, false, &err));
     assert_int_not_equal(access(path, F_OK), 0);
 }
 

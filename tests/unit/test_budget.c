@@ -88,11 +88,10 @@ static void estimate(struct conv_need *need, size_t *staging, size_t *scratch, i
     struct conv_backend *backend;
     struct conv_err err;
     int count = 0;
-    assert_int_equal(conv_filter_parse_chain(filters, &count, "emboss,gaussian:4",
-                                             &(struct conv_filter_settings){0}, &err),
-                     CONV_OK);
+    assert_ok(conv_filter_parse_chain(filters, &count, "emboss,gaussian:4",
+                                      &(struct conv_filter_settings){0}, &err));
     const struct conv_backend_config open = {.filters = filters, .filter_count = count};
-    assert_int_equal(conv_device_cpu.open(&backend, &open, &err), CONV_OK);
+    assert_ok(conv_device_cpu.open(&backend, &open, &err));
     const struct conv_pipeline_config config = {
         .ops = &conv_device_cpu,
         .backends = &backend,

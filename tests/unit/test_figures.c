@@ -105,7 +105,7 @@ UNIT_TEST(a_stage_limits_a_busy_run_only)
 static struct conv_overlap *open_overlap(void)
 {
     struct conv_overlap *overlap = NULL;
-    assert_int_equal(conv_overlap_open(&overlap, NULL), CONV_OK);
+    assert_ok(conv_overlap_open(&overlap, NULL));
     return overlap;
 }
 

@@ -98,7 +98,7 @@ UNIT_TEST(a_file_that_became_shorter_is_not_read)
     uint8_t *data = malloc(SIZE), first[8];
     assert_non_null(data);
     snprintf(item.name, sizeof item.name, "%s", path);
-    assert_int_equal(conv_item_file.open(&item, &input, &err), CONV_OK);
+    assert_ok(conv_item_file.open(&item, &input, &err));
     assert_false(conv_item_file.read_shared(&input, data, SIZE + 1, &parallel, NULL));
     assert_int_equal(conv_item_file.read(&input, first, sizeof first, &err), sizeof first);
     assert_memory_equal(first, content, sizeof first);

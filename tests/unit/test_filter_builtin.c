@@ -34,10 +34,10 @@ UNIT_TEST(every_row_is_a_filter)
         struct conv_filter filter;
         parse(&filter, &rows[i]);
         assert_string_equal(filter.name, rows[i].name);
-        assert_int_equal(conv_filter_check(&filter, NULL), CONV_OK);
+        assert_ok(conv_filter_check(&filter, NULL));
         assert_true(conv_filter_is_exact(&filter));
         filter.magnitude = rows[i].magnitude;
-        assert_int_equal(conv_filter_check(&filter, NULL), CONV_OK);
+        assert_ok(conv_filter_check(&filter, NULL));
         assert_true(conv_filter_is_exact(&filter) != rows[i].magnitude);
         assert_true(filter.width == filter.height);
         assert_true(strlen(rows[i].summary) > 0 && strlen(rows[i].summary) <= 60);

@@ -151,7 +151,7 @@ UNIT_TEST(borders_have_names)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         enum conv_border border = (enum conv_border)99;
         float value = 99;
-        assert_int_equal(conv_filter_parse_border(&border, &value, good[i].text, &err), CONV_OK);
+        assert_ok(conv_filter_parse_border(&border, &value, good[i].text, &err));
         assert_int_equal(border, good[i].border);
         assert_true(value == good[i].value);
         bool whole = value >= 0 && value <= 255 && value == truncf(value);

@@ -169,7 +169,7 @@ UNIT_TEST(damaged_matrices_do_no_harm)
             memcpy(text, good, sizeof good);
             text[size] = (char)byte;
             if (parse_bytes(text, sizeof good - 1) == CONV_OK)
-                assert_int_equal(conv_filter_check(&filter, &err), CONV_OK);
+                assert_ok(conv_filter_check(&filter, &err));
         }
     }
 }
@@ -182,13 +182,13 @@ UNIT_TEST(specs_are_read)
         "1 2 1\n2 4 2\n1 2 1\n",  "1 2 1; 2 4 2; 1 2 1", " 3X3 : 1 2 1 2 4 2 1 2 1 ",
     };
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        assert_int_equal(conv_filter_parse_spec(&filter, same[i], &err), CONV_OK);
+        assert_ok(conv_filter_parse_spec(&filter, same[i], &err));
         expect(3, 3, 1, 0, ramp);
         assert_string_equal(filter.name, "custom");
     }
-    assert_int_equal(conv_filter_parse_spec(&filter, "5x1: -1 0 .5 0 1", &err), CONV_OK);
+    assert_ok(conv_filter_parse_spec(&filter, "5x1: -1 0 .5 0 1", &err));
     expect(5, 1, 1, 0, (const double[]){-1, 0, .5, 0, 1});
-    assert_int_equal(conv_filter_parse_spec(&filter, "7", &err), CONV_OK);
+    assert_ok(conv_filter_parse_spec(&filter, "7", &err));
     expect(1, 1, 1, 0, (const double[]){7});
 }
 
@@ -227,7 +227,7 @@ UNIT_TEST(malformed_specs_are_told_why)
         memcpy(many + 2 * i, "1 ", 3);
     refuse_spec(many, "962 given");
     many[2 * 961] = '\0';
-    assert_int_equal(conv_filter_parse_spec(&filter, many, &err), CONV_OK);
+    assert_ok(conv_filter_parse_spec(&filter, many, &err));
     assert_int_equal(filter.width, 31);
 }
 
@@ -237,11 +237,11 @@ UNIT_TEST_IN(files_are_loaded, folder_make, folder_remove)
     char spec[300];
     const char *path = folder_path("matrix");
     folder_write("matrix", "3 1 4 0\n1 2 1\n");
-    assert_int_equal(conv_filter_load(&filter, path, &err), CONV_OK);
+    assert_ok(conv_filter_load(&filter, path, &err));
     expect(3, 1, 4, 0, (const double[]){1, 2, 1});
     assert_string_equal(filter.name, "matrix");
     snprintf(spec, sizeof spec, "@%s", path);
-    assert_int_equal(conv_filter_parse_spec(&filter, spec, &err), CONV_OK);
+    assert_ok(conv_filter_parse_spec(&filter, spec, &err));
     expect(3, 1, 4, 0, (const double[]){1, 2, 1});
 
     memset(blanks, ' ', sizeof blanks - 1);
@@ -260,7 +260,7 @@ UNIT_TEST(long_paths_leave_room_for_the_reason)
     path[sizeof path - 1] = '\0';
     assert_int_equal(conv_filter_parse_matrix(&filter, "1 1\nx", 5, path, &err), CONV_ERR_FORMAT);
     assert_non_null(strstr(err.text, "aaa:2:1: expected a number, found 'x'"));
-    assert_int_equal(conv_filter_parse_matrix(&filter, "1 1\n1", 5, path, &err), CONV_OK);
+    assert_ok(conv_filter_parse_matrix(&filter, "1 1\n1", 5, path, &err));
     assert_int_equal(strlen(filter.name), sizeof filter.name - 1);
     assert_int_equal(conv_filter_load(&filter, path, &err), CONV_ERR_IO);
     assert_non_null(strstr(err.text, "name too long"));
@@ -270,7 +270,7 @@ UNIT_TEST(checks_guard_filters_made_by_hand)
 {
     const struct conv_filter good = {.width = 3, .height = 3, .scale = 1};
     filter = good;
-    assert_int_equal(conv_filter_check(&filter, &err), CONV_OK);
+    assert_ok(conv_filter_check(&filter, &err));
     const double bad[] = {(double)NAN, (double)INFINITY, 3e9};
     for (int i = 0; i < 3; i++) {
         filter = good;

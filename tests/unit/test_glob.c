@@ -105,11 +105,10 @@ UNIT_TEST(test_check)
     char longest[5000];
     memset(longest, 'a', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    assert_int_equal(conv_glob_check("*.{png,jpg}", &err), CONV_OK);
+    assert_ok(conv_glob_check("*.{png,jpg}", &err));
     assert_int_equal(conv_glob_check("", &err), CONV_ERR_USAGE);
     assert_int_equal(conv_glob_check(longest, &err), CONV_ERR_USAGE);
-    assert_int_equal(conv_glob_check("{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", &err),
-                     CONV_OK);
+    assert_ok(conv_glob_check("{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", &err));
     assert_int_equal(
         conv_glob_check("{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", &err),
         CONV_ERR_USAGE);

@@ -32,7 +32,7 @@ static enum conv_status decode_until(struct conv_image *image, const atomic_int 
     *image = header.shape;
     image_alloc(image, 0xa5);
     const struct conv_codec_config config = {.level = -1, .stop = stop};
-    assert_int_equal(conv_codec_open(&codec, format, &config, &err), CONV_OK);
+    assert_ok(conv_codec_open(&codec, format, &config, &err));
     status = format->decode(codec, file.data, file.size, &header, image, NULL, &err);
     conv_codec_close(codec);
     assert_true(image_padding_is(image, 0xa5));
@@ -63,7 +63,7 @@ static void check_pixels(const struct jpeg_spec *spec)
 {
     struct conv_image image;
     jpeg_make(&file, spec, (uint64_t)spec->width);
-    assert_int_equal(decode(&image), CONV_OK);
+    assert_ok(decode(&image));
     assert_int_equal(image.channels, spec->channels);
     assert_int_equal(image.depth, 8);
     uint8_t *plain = jpeg_decode_plain(&file, spec->width, spec->height, spec->channels);
@@ -406,7 +406,7 @@ UNIT_TEST(impossible_lengths_of_comments_are_accepted)
         struct conv_image image;
         jpeg_make(&file, &usual, 1);
         png_make_insert(&file, i & 1 ? 2 : 20, &(struct png_file){segment, sizeof segment});
-        assert_int_equal(decode(&image), CONV_OK);
+        assert_ok(decode(&image));
         uint8_t *plain = jpeg_decode_plain(&file, usual.width, usual.height, 3);
         assert_non_null(plain);
         assert_int_equal(image_sample(&image, 1, 7, 5), plain[3 * (5 * usual.width + 7) + 1]);
@@ -424,13 +424,13 @@ UNIT_TEST(stray_bytes_before_the_end_are_accepted)
     memset(stray, 0x55, sizeof stray);
     jpeg_make(&file, &usual, 1);
     png_make_insert(&file, file.size - 2, &(struct png_file){stray, 64});
-    assert_int_equal(try_file(), CONV_OK);
+    assert_ok(try_file());
     jpeg_make(&file, &usual, 1);
     png_make_insert(&file, file.size - 2, &(struct png_file){stray, 100});
     expect_refusal(CONV_ERR_FORMAT, "extraneous");
     jpeg_make(&file, &usual, 1);
     png_make_bytes(&file, stray, sizeof stray); // after EOI
-    assert_int_equal(try_file(), CONV_OK);
+    assert_ok(try_file());
 }
 
 // Any verdict is accepted: the sanitizers and the padding of rows show if something was
@@ -463,7 +463,7 @@ UNIT_TEST(too_many_scans_are_refused)
     const struct jpeg_spec many = {.width = 1000, .height = 1000, .channels = 3, .scans = 190};
     const struct jpeg_spec few = {.width = 100, .height = 100, .channels = 3, .scans = 100};
     jpeg_make(&file, &few, 1);
-    assert_int_equal(try_file(), CONV_OK);
+    assert_ok(try_file());
     jpeg_make(&file, &many, 1);
     expect_refusal(CONV_ERR_FORMAT, "far too many scans");
 }

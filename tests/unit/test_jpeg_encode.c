@@ -31,7 +31,7 @@ static enum conv_status encode_as(const struct conv_image *image,
     const struct conv_format *format = &conv_jpeg_format;
     struct conv_codec *codec;
     struct conv_encoded encoded;
-    assert_int_equal(conv_codec_open(&codec, format, config, &err), CONV_OK);
+    assert_ok(conv_codec_open(&codec, format, config, &err));
     enum conv_status status =
         format->encode(codec, image, metadata, 0, image->height, &encoded, &err);
     png_make_free(&file);
@@ -54,7 +54,7 @@ static struct conv_metadata keep(void)
 {
     struct conv_metadata metadata = {0};
     struct conv_image_header header;
-    assert_int_equal(conv_jpeg_probe(file.data, file.size, &header, &err), CONV_OK);
+    assert_ok(conv_jpeg_probe(file.data, file.size, &header, &err));
     conv_jpeg_format.keep(file.data, file.size, &header, &metadata.kept);
     return metadata;
 }
@@ -68,7 +68,7 @@ static void expect_libjpegs(const struct conv_image *image, const struct conv_co
     same.height = image->height;
     same.channels = image->channels < 3 ? 1 : 3; // alpha, which is opaque, is not encoded
     same.pixels = image;
-    assert_int_equal(encode_as(image, config, metadata, NULL), CONV_OK);
+    assert_ok(encode_as(image, config, metadata, NULL));
     png_make_bytes(&ours, file.data, file.size);
     jpeg_make(&file, &same, 0);
     assert_int_equal(ours.size, file.size);
@@ -237,12 +237,12 @@ UNIT_TEST(the_bound_of_encoded_files_holds)
             fill(&image, kind);
             for (size_t q = 0; q < sizeof qualities / sizeof qualities[0]; q++) {
                 size_t most;
-                assert_int_equal(encode(&image, qualities[q], &most), CONV_OK);
+                assert_ok(encode(&image, qualities[q], &most));
                 if (file.size > most - 65536)
                     fail_msg("quality %d: %zu bytes, bound %zu", qualities[q], file.size, most);
                 const struct conv_codec_config progressive = {.quality = qualities[q],
                                                               .progressive = true};
-                assert_int_equal(encode_as(&image, &progressive, NULL, NULL), CONV_OK);
+                assert_ok(encode_as(&image, &progressive, NULL, NULL));
                 struct conv_jpeg_encoding encoding;
                 conv_jpeg_choose(&encoding, &progressive, &image, NULL);
                 assert_true(file.size <= conv_jpeg_most_bytes(&encoding, &image) - 65536);

@@ -14,7 +14,7 @@ static const struct jpeg_spec usual = {.width = 40, .height = 24, .channels = 3}
 static uint8_t *copy_stream(void)
 {
     struct conv_image_header header;
-    assert_int_equal(conv_jpeg_probe(file.data, file.size, &header, &err), CONV_OK);
+    assert_ok(conv_jpeg_probe(file.data, file.size, &header, &err));
     size_t room = conv_jpeg_stream_bytes(&header, file.size), size = 0;
     uint8_t *stream = malloc(room + 1); // malloc'ed memory is 16-byte aligned
     assert_non_null(stream);

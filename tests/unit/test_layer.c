@@ -14,7 +14,7 @@ static void run_reference(const struct conv_layer *layer, int height, int width,
     struct conv_layer_plan plan;
     conv_layer_plan_find(&plan, &conv_cpu_layer_reference, layer, &shape, 0);
     struct conv_layer_batch batch = conv_layer_batch_of(layer, &shape, 1, src, dst);
-    assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
+    assert_ok(plan.variant->run(&plan, &batch));
 }
 
 UNIT_TEST(padding_takes_part)

@@ -69,7 +69,7 @@ static size_t run_reference(const struct conv_layer *layer, void *dst)
     conv_layer_plan_find(&plan, &conv_cpu_layer_reference, layer, &shape, 0);
     struct conv_layer_batch batch =
         conv_layer_batch_of(layer, &shape, IMAGES, input_of(layer), dst);
-    assert_int_equal(plan.variant->run(&plan, &batch), CONV_OK);
+    assert_ok(plan.variant->run(&plan, &batch));
     return conv_element_size(layer->output) * IMAGES * MAPS *
            (size_t)conv_layer_out_height(layer, HEIGHT) *
            (size_t)conv_layer_out_width(layer, WIDTH);
@@ -159,16 +159,15 @@ UNIT_TEST(many_shapes_need_many_plans)
     struct conv_operation operation = {.layer = open_context(&layer, NULL)};
     struct conv_tensor_stream *stream;
     struct conv_err err = {0};
-    assert_int_equal(conv_operation_stream_open(&operation, NULL, 1, &stream, &err), CONV_OK);
+    assert_ok(conv_operation_stream_open(&operation, NULL, 1, &stream, &err));
     for (int round = 0; round < 2; round++)
         for (int height = 3; height <= HEIGHT; height++)
             for (int width = 4; width <= WIDTH; width++) {
                 struct conv_layer_shape shape = {1, height, width};
                 size_t size = sizeof(float) * MAPS * (size_t)(height - 2) * (size_t)(width - 3);
                 for (int i = 0; i < 2; i++)
-                    assert_int_equal(conv_operation_run(&operation, stream, &shape, 1, floats,
-                                                        i ? second : first, &err),
-                                     CONV_OK);
+                    assert_ok(conv_operation_run(&operation, stream, &shape, 1, floats,
+                                                 i ? second : first, &err));
                 assert_memory_equal(first, second, size);
             }
     conv_operation_stream_close(&operation, stream);
@@ -281,7 +280,7 @@ static void meet(void *met, int, int)
 UNIT_TEST(all_threads_take_part)
 {
     struct conv_workers *workers;
-    assert_int_equal(conv_workers_open(&workers, THREADS, NULL), CONV_OK);
+    assert_ok(conv_workers_open(&workers, THREADS, NULL));
     for (int round = 0; round < 50; round++) {
         atomic_int met = 0;
         conv_workers_run(workers, THREADS, meet, &met, THREADS);
@@ -306,7 +305,7 @@ UNIT_TEST(what_cannot_be_is_refused)
     assert_int_equal(run_flow(context, 1, HEIGHT, 1, 1000, result, &err), CONV_ERR_LIMIT);
     assert_int_equal(err.hint, CONV_HINT_MEM_LIMIT);
     // The limit that the message suggests is enough.
-    assert_int_equal(run_flow(context, 1, HEIGHT, 1, (size_t)err.value, result, &err), CONV_OK);
+    assert_ok(run_flow(context, 1, HEIGHT, 1, (size_t)err.value, result, &err));
     size_t in, out;
     assert_false(conv_layer_context_bytes(&layer, INT32_MAX, INT32_MAX, &in, &out));
     assert_false(conv_layer_context_bytes(&layer, 2, WIDTH, &in, &out));

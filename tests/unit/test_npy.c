@@ -156,9 +156,9 @@ UNIT_TEST(reads_its_own_headers)
             struct conv_npy npy;
             struct conv_err err = {0};
             assert_int_equal(size % 64, 0);
-            assert_int_equal(conv_npy_header_bytes(header, size, &needed, &err), CONV_OK);
+            assert_ok(conv_npy_header_bytes(header, size, &needed, &err));
             assert_int_equal(needed, size);
-            assert_int_equal(conv_npy_parse(&npy, header, size, &err), CONV_OK);
+            assert_ok(conv_npy_parse(&npy, header, size, &err));
             assert_int_equal(npy.element, element);
             assert_false(npy.is_swapped);
             assert_int_equal(npy.shape.axes, shapes[i].axes);
@@ -172,8 +172,7 @@ UNIT_TEST(converts_elements)
 {
     struct conv_npy npy;
     struct conv_err err = {0};
-    assert_int_equal(
-        parse(&npy, 1, "{'descr': '>f8', 'fortran_order': False, 'shape': (2,)}", &err), CONV_OK);
+    assert_ok(parse(&npy, 1, "{'descr': '>f8', 'fortran_order': False, 'shape': (2,)}", &err));
     // 1 + 2^-24 lies half way between two floats and rounds to the even one, 1; then -0.1.
     uint8_t doubles[] = {0x3f, 0xf0, 0,    0,    0x10, 0,    0,    0,
                          0xbf, 0xb9, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a};
@@ -183,8 +182,7 @@ UNIT_TEST(converts_elements)
     assert_float_equal(floats[1], -0.1f, 0);
     conv_npy_convert(&npy, doubles, doubles, 2); // in place
     assert_memory_equal(doubles, floats, sizeof floats);
-    assert_int_equal(
-        parse(&npy, 1, "{'descr': '>u2', 'fortran_order': False, 'shape': (2,)}", &err), CONV_OK);
+    assert_ok(parse(&npy, 1, "{'descr': '>u2', 'fortran_order': False, 'shape': (2,)}", &err));
     uint16_t words[2];
     conv_npy_convert(&npy, words, "\x12\x34\xab\xcd", 2);
     assert_int_equal(words[0], 0x1234);

@@ -134,7 +134,7 @@ static double check_family(struct conv_codec *codec, const struct png_family *f)
     struct subject subject = {.codec = codec};
     png_family_describe(text, sizeof text, f);
     png_family_make(&file, f, &seed);
-    assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
+    assert_ok(conv_png_format.probe(file.data, file.size, &header, NULL));
     subject.planes = header.shape;
     image_alloc(&subject.planes, 0);
     struct reference_image libpng;

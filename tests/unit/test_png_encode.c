@@ -98,7 +98,7 @@ static void encode_roomy(struct roomy *roomy, struct conv_encoder *encoder,
     size_t room = conv_encode_room(encoder, image);
     roomy->memory = guard_alloc(room);
     roomy->file = (struct conv_buffer){.data = roomy->memory.data, .capacity = room};
-    assert_int_equal(conv_encode_image(encoder, &roomy->file, image, NULL, NULL), CONV_OK);
+    assert_ok(conv_encode_image(encoder, &roomy->file, image, NULL, NULL));
     assert_ptr_equal(roomy->file.data, roomy->memory.data);
     assert_int_equal(roomy->file.capacity, room);
 }
@@ -158,7 +158,7 @@ static void check_shapes(struct conv_codec *codec, struct conv_encoder *encoder,
 static void check_level(int level, unsigned features, size_t max_chunk, bool all)
 {
     struct conv_encoder *encoder;
-    assert_int_equal(conv_encode_open(&encoder, level, features, max_chunk, NULL), CONV_OK);
+    assert_ok(conv_encode_open(&encoder, level, features, max_chunk, NULL));
     check_shapes(NULL, encoder, 16, all);
     conv_encode_close(encoder);
 }
@@ -184,7 +184,7 @@ static void check_bands(struct conv_encoder *encoder, const struct planes *plane
     conv_encode_share(encoder, NULL);
     encode_roomy(&alone, encoder, &planes->image);
     conv_encode_share(encoder, &parallel);
-    assert_int_equal(conv_encode_image(encoder, &shared, &planes->image, NULL, NULL), CONV_OK);
+    assert_ok(conv_encode_image(encoder, &shared, &planes->image, NULL, NULL));
     check_reads_back(&alone.file, planes);
     assert_int_equal(alone.file.size, shared.size);
     assert_memory_equal(alone.file.data, shared.data, shared.size);
@@ -200,9 +200,8 @@ UNIT_TEST(bands_do_not_depend_on_threads)
     seed = 19;
     for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
         struct conv_encoder *encoder;
-        assert_int_equal(conv_encode_open(&encoder, levels[i], conv_cpu_features(),
-                                          i % 2 ? 1000 : CONV_ENCODE_MAX_CHUNK, NULL),
-                         CONV_OK);
+        assert_ok(conv_encode_open(&encoder, levels[i], conv_cpu_features(),
+                                   i % 2 ? 1000 : CONV_ENCODE_MAX_CHUNK, NULL));
         for (int shape = (int)i % 3;
              shape<3 * PAINTS; shape += levels[i]> 6 || CONV_SANITIZED ? 5 : 2) {
             struct planes planes;
@@ -233,13 +232,12 @@ UNIT_TEST(bands_cost_little)
     for (size_t i = 0; i < 4 * (size_t)PAINTS; i += CONV_SANITIZED ? 9 : 1) {
         struct conv_encoder *encoder;
         planes_paint(&planes, (int)(i / 4));
-        assert_int_equal(conv_encode_open(&encoder, levels[i % 4], conv_cpu_features(),
-                                          CONV_ENCODE_MAX_CHUNK, NULL),
-                         CONV_OK);
-        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL, NULL), CONV_OK);
+        assert_ok(conv_encode_open(&encoder, levels[i % 4], conv_cpu_features(),
+                                   CONV_ENCODE_MAX_CHUNK, NULL));
+        assert_ok(conv_encode_image(encoder, &file, &planes.image, NULL, NULL));
         size_t whole = file.size;
         conv_encode_set_bands(encoder, 1, (size_t)120 << 10);
-        assert_int_equal(conv_encode_image(encoder, &file, &planes.image, NULL, NULL), CONV_OK);
+        assert_ok(conv_encode_image(encoder, &file, &planes.image, NULL, NULL));
         assert_true(file.size != whole); // it was cut
         assert_true(file.size < whole + whole / 300 + 500);
         conv_encode_close(encoder);
@@ -324,11 +322,11 @@ UNIT_TEST(a_signal_ends_the_work_on_an_image)
         struct conv_codec *codec;
         struct conv_err err = {0};
         png_make_image(&file, &spec);
-        assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
+        assert_ok(conv_png_format.probe(file.data, file.size, &header, NULL));
         struct conv_image image = header.shape;
         image_alloc(&image, 0);
         config.stop = &stop;
-        assert_int_equal(conv_codec_open(&codec, &conv_png_format, &config, NULL), CONV_OK);
+        assert_ok(conv_codec_open(&codec, &conv_png_format, &config, NULL));
         for (int turn = 0; turn < 2; turn++) {
             enum conv_status expected = turn ? CONV_OK : CONV_ERR_CANCELLED;
             assert_int_equal(

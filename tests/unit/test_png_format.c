@@ -49,7 +49,7 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
         assert_int_equal(format->device->looks_decodable(file.data, file.size),
                          kinds[i].looks_decodable);
         struct conv_image_header header;
-        assert_int_equal(format->probe(file.data, file.size, &header, NULL), CONV_OK);
+        assert_ok(format->probe(file.data, file.size, &header, NULL));
         uint8_t *stream = malloc(file.size);
         size_t stream_bytes;
         bool copied =
@@ -68,8 +68,8 @@ UNIT_TEST(a_stream_is_taken_out_and_framed)
             image_join(&framed, &parts);
             assert_int_equal(png_make_find(&framed, "tEXt", 0), 33);
             conv_metadata_free(&metadata);
-            assert_int_equal(image_decode(&a, file.data, file.size, NULL), CONV_OK);
-            assert_int_equal(image_decode(&b, framed.data, framed.size, NULL), CONV_OK);
+            assert_ok(image_decode(&a, file.data, file.size, NULL));
+            assert_ok(image_decode(&b, framed.data, framed.size, NULL));
             assert_true(image_equal(&a, &b));
             image_free(&a);
             image_free(&b);
@@ -104,7 +104,7 @@ static bool copy(const struct png_file *file, uint8_t **stream, size_t *size)
     struct conv_image_header header;
     *stream = malloc(file->size);
     assert_non_null(*stream);
-    assert_int_equal(conv_png_format.probe(file->data, file->size, &header, NULL), CONV_OK);
+    assert_ok(conv_png_format.probe(file->data, file->size, &header, NULL));
     return conv_png_format.device->copy_stream(*stream, size, file->data, file->size, &header);
 }
 

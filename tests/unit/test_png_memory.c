@@ -53,10 +53,8 @@ static void encode(struct conv_buffer *file, const struct conv_image *image, int
     const struct conv_codec_config config = {.level = level};
     struct conv_encoder *encoder;
     size_t most = conv_png_format.encode_bytes(&config, image, NULL);
-    assert_int_equal(
-        conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL),
-        CONV_OK);
-    assert_int_equal(conv_encode_image(encoder, file, image, NULL, NULL), CONV_OK);
+    assert_ok(conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL));
+    assert_ok(conv_encode_image(encoder, file, image, NULL, NULL));
     size_t taken = encoder->scratch.capacity + encoder->filtered.capacity +
                    encoder->tried.capacity + file->capacity;
     if (encoder->compressor)
@@ -74,7 +72,7 @@ static void decode(const struct conv_buffer *file, const struct conv_image *imag
     struct conv_decoder decoder = {.parallel = &parallel};
     struct conv_image_header header;
     struct conv_err err;
-    assert_int_equal(conv_png_format.probe(file->data, file->size, &header, &err), CONV_OK);
+    assert_ok(conv_png_format.probe(file->data, file->size, &header, &err));
     assert_true(conv_decode_fast(&decoder, file->data, file->size, &header, image));
     size_t taken = decoder.idat.capacity + decoder.raw.capacity + decoder.rows.capacity;
     size_t most = conv_png_format.decode_bytes(&header, file->size);
@@ -148,11 +146,10 @@ UNIT_TEST(helpers_stay_within_their_memory)
         counted.parallel.owner = &counted;
         counted.parallel.memory = MEMORY;
         image_alloc(&image, 0);
-        assert_int_equal(conv_encode_open(&encoder, cases[i].level, conv_cpu_features(),
-                                          CONV_ENCODE_MAX_CHUNK, NULL),
-                         CONV_OK);
+        assert_ok(conv_encode_open(&encoder, cases[i].level, conv_cpu_features(),
+                                   CONV_ENCODE_MAX_CHUNK, NULL));
         conv_encode_share(encoder, &counted.parallel);
-        assert_int_equal(conv_encode_image(encoder, &file, &image, NULL, NULL), CONV_OK);
+        assert_ok(conv_encode_image(encoder, &file, &image, NULL, NULL));
         size_t others = (size_t)(counted.threads - 1) * bytes_of_thread(encoder, cases[i].level);
         if (others > MEMORY || counted.threads < cases[i].least || counted.threads > cases[i].most)
             fail_msg("level %d, rows of %d pixels: %d threads, %zu bytes", cases[i].level,
@@ -172,9 +169,8 @@ UNIT_TEST(tables_are_as_large_as_stated)
     for (int level = 0; level <= CONV_ENCODE_MAX_LEVEL; level++) {
         struct mallinfo2 before = mallinfo2();
         struct conv_encoder *encoder;
-        assert_int_equal(
-            conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL),
-            CONV_OK);
+        assert_ok(
+            conv_encode_open(&encoder, level, conv_cpu_features(), CONV_ENCODE_MAX_CHUNK, NULL));
         struct mallinfo2 after = mallinfo2();
         size_t taken = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
         if (taken > conv_encode_tables_bytes(level) || taken < conv_encode_tables_bytes(level) / 2)
@@ -234,7 +230,7 @@ UNIT_TEST(memory_for_a_damaged_row)
     struct conv_image_header header;
     struct png_file file;
     make_damaged_row(&file);
-    assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
+    assert_ok(conv_png_format.probe(file.data, file.size, &header, NULL));
     planes = header.shape;
     image_alloc(&planes, 0);
     pid_t child = fork();

@@ -314,7 +314,7 @@ UNIT_TEST(odd_orders_of_chunks)
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct png_file file = make_order(orders[i].color_type, orders[i].chunks);
         struct conv_image_header header = {0};
-        assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
+        assert_ok(conv_png_format.probe(file.data, file.size, &header, NULL));
         enum oracle_verdict verdict = oracle_file(file.data, file.size, NO_LIMIT);
         if (verdict != orders[i].verdict)
             fail_msg("%s: verdict %d", orders[i].chunks, verdict);

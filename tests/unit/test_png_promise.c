@@ -92,7 +92,7 @@ UNIT_TEST(promise_of_a_truncated_file)
     png_make_chunk(&file, "IDAT", "", 0);
     png_make_chunk(&file, "IDAT", "12345", 5);
     file.size -= 4 + 3; // two bytes are left
-    assert_int_equal(check_promise(&err), CONV_OK);
+    assert_ok(check_promise(&err));
     file.size -= 1;
     assert_int_equal(check_promise(&err), CONV_ERR_FORMAT);
     assert_non_null(strstr(err.text, "truncated: too little image data (1 B)"));
@@ -137,7 +137,7 @@ UNIT_TEST(header_of_another_file)
         png_make_head(&other, others[i].width, others[i].height, others[i].depth,
                       others[i].color_type);
         png_make_chunk(&other, "IDAT", "", 0);
-        assert_int_equal(conv_png_format.probe(other.data, other.size, &header, NULL), CONV_OK);
+        assert_ok(conv_png_format.probe(other.data, other.size, &header, NULL));
         struct conv_image image = header.shape;
         image_alloc(&image, 0);
         // 4 bits ask for 8 as well: the same pixels.

@@ -312,8 +312,8 @@ UNIT_TEST(files_are_the_same)
             struct conv_image_header header;
             struct conv_image *planes = shared ? &got : &want;
             errors[shared] = (struct conv_err){0};
-            assert_int_equal(conv_png_format.probe(file.data, file.size, &header, NULL), CONV_OK);
-            assert_int_equal(conv_codec_open(&codec, &conv_png_format, &config, NULL), CONV_OK);
+            assert_ok(conv_png_format.probe(file.data, file.size, &header, NULL));
+            assert_ok(conv_codec_open(&codec, &conv_png_format, &config, NULL));
             *planes = header.shape;
             image_alloc(planes, 0);
             conv_png_format.decode(codec, file.data, file.size, &header, planes, NULL,

@@ -26,7 +26,7 @@ static void open_pool(struct conv_pool *pool, size_t group_bytes)
         .codes = true,
     };
     struct conv_err err;
-    assert_int_equal(conv_pool_open(pool, SLOTS, SLOTS, &err), CONV_OK);
+    assert_ok(conv_pool_open(pool, SLOTS, SLOTS, &err));
 }
 
 static void check(const struct conv_pool *pool)
@@ -66,7 +66,7 @@ UNIT_TEST(test_the_limit_holds)
             struct conv_slot *slot = &pool.slots[draw(SLOTS - 1)];
             struct conv_pool_need need = draw_need(draw(3) ? LIMIT / 20 : LIMIT / 3);
             if (slot->state == CONV_SLOT_FREE) {
-                assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+                assert_ok(conv_pool_acquire(&pool, &need, &slot, &err));
                 if (slot) {
                     assert_true(slot->group.in_capacity >= need.room.in);
                     assert_true(slot->group.capacity >= need.room.planes);
@@ -75,7 +75,7 @@ UNIT_TEST(test_the_limit_holds)
             } else if (slot->reserved_out && draw(1)) {
                 conv_pool_release_in(&pool, slot);
                 size_t bytes = 1 + draw(slot->group.capacity - 1);
-                assert_int_equal(conv_pool_acquire_out(&pool, slot, bytes, &err), CONV_OK);
+                assert_ok(conv_pool_acquire_out(&pool, slot, bytes, &err));
                 assert_true(slot->out->bytes >= bytes);
                 slot->group.h_out[bytes - 1] = 1;
             } else {
@@ -98,7 +98,7 @@ UNIT_TEST(test_who_is_alone_is_served)
         uint64_t begin = seed;
         struct conv_pool_need need = draw_need(LIMIT);
         if (!conv_pool_is_too_much(&pool, &need)) {
-            assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+            assert_ok(conv_pool_acquire(&pool, &need, &slot, &err));
             assert_non_null(slot);
             conv_pool_release(&pool, slot);
         } else {
@@ -117,11 +117,11 @@ UNIT_TEST(test_a_buffer_serves_the_next)
     struct conv_pool_need need = {{1000, 500}, 0, true};
     open_pool(&pool, 1000);
     pool.usual_bytes = 1000; // which is too little for the pool's own steps
-    assert_int_equal(conv_pool_acquire(&pool, &need, &first, &err), CONV_OK);
+    assert_ok(conv_pool_acquire(&pool, &need, &first, &err));
     const uint8_t *memory = first->group.h_in;
     conv_pool_release_in(&pool, first);
     assert_null(first->group.h_in);
-    assert_int_equal(conv_pool_acquire(&pool, &need, &second, &err), CONV_OK);
+    assert_ok(conv_pool_acquire(&pool, &need, &second, &err));
     assert_ptr_equal(second->group.h_in, memory);
     assert_int_equal(pool.used, 1000);
     conv_pool_close(&pool);
@@ -137,8 +137,8 @@ UNIT_TEST(test_only_free_memory_is_given_up)
     open_pool(&pool, 1000);
     pool.usual_bytes = 1000;
     assert_false(conv_pool_detach(&pool, &buffer));
-    assert_int_equal(conv_pool_acquire(&pool, &need, &busy, &err), CONV_OK);
-    assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+    assert_ok(conv_pool_acquire(&pool, &need, &busy, &err));
+    assert_ok(conv_pool_acquire(&pool, &need, &slot, &err));
     const uint8_t *memory = slot->group.h_in;
     conv_pool_release(&pool, slot);
     assert_true(conv_pool_detach(&pool, &buffer));
@@ -146,7 +146,7 @@ UNIT_TEST(test_only_free_memory_is_given_up)
     assert_int_equal(pool.used, 1000);
     conv_pool_free_buffer(&pool, &buffer);
     assert_false(conv_pool_detach(&pool, &buffer)); // the other one is in use
-    assert_int_equal(conv_pool_acquire(&pool, &need, &slot, &err), CONV_OK);
+    assert_ok(conv_pool_acquire(&pool, &need, &slot, &err));
     assert_int_equal(pool.used, 2000); // memory that is needed again is allocated again
     conv_pool_close(&pool);
 }
@@ -170,7 +170,7 @@ UNIT_TEST(test_further_slots_are_lent)
     struct conv_pool pool = {
         .ops = &conv_device_cpu, .limit = 1 << 20, .keep = SIZE_MAX, .codes = true};
     struct conv_err err;
-    assert_int_equal(conv_pool_open(&pool, 2, 5, &err), CONV_OK);
+    assert_ok(conv_pool_open(&pool, 2, 5, &err));
     assert_int_equal(count_slots(&pool), 2);
     assert_int_equal(conv_pool_add_slots(&pool, 2), 2);
     assert_int_equal(count_slots(&pool), 4);

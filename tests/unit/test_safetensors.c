@@ -28,15 +28,15 @@ UNIT_TEST(finds_tensors)
                        "\"data_offsets\":[28,30]}}   ";
     struct conv_safetensors found;
     struct conv_err err = {0};
-    assert_int_equal(find(&found, json, 30, "conv1.weight", &err), CONV_OK);
+    assert_ok(find(&found, json, 30, "conv1.weight", &err));
     assert_int_equal(found.type, CONV_SAFETENSORS_F32);
     assert_int_equal(found.shape.axes, 4);
     assert_int_equal(found.shape.side[3], 3);
     assert_int_equal(found.offset, CONV_SAFETENSORS_HEAD + strlen(json) + 4);
     assert_int_equal(found.bytes, 24);
-    assert_int_equal(find(&found, json, 30, "conv1.bias", &err), CONV_OK);
+    assert_ok(find(&found, json, 30, "conv1.bias", &err));
     assert_int_equal(found.type, CONV_SAFETENSORS_F16);
-    assert_int_equal(find(&found, json, 30, "caf\xc3\xa9\xf0\x9f\x98\x80", &err), CONV_OK);
+    assert_ok(find(&found, json, 30, "caf\xc3\xa9\xf0\x9f\x98\x80", &err));
     assert_int_equal(found.type, CONV_SAFETENSORS_BF16);
     assert_int_equal(find(&found, json, 29, "caf\xc3\xa9\xf0\x9f\x98\x80", &err), CONV_ERR_FORMAT);
     assert_non_null(strstr(err.text, "cut off"));

@@ -77,7 +77,7 @@ static char *text_of(const char *line)
     } else if (conv_commands_parse_chain(&options, options.operands[0], filters,
                                          &settings.filter_count, &err))
         fail_msg("%s: %s", line, err.text);
-    assert_int_equal(conv_settings_text(&text, &settings, &err), CONV_OK);
+    assert_ok(conv_settings_text(&text, &settings, &err));
     conv_layer_setup_close(&setup);
     for (int i = 0; i < count; i++)
         free(words[i]);

@@ -40,13 +40,13 @@ static void divide(int *owners, uint64_t loads[MOST_SHARDS], const struct case_i
     for (int s = 0; s < shards; s++) {
         struct conv_shard shard = {.index = s, .count = shards, .by = by};
         struct conv_shard_plan *plan;
-        assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
+        assert_ok(conv_shard_plan_open(&plan, &shard, &err));
         for (int i = 0; i < count && by == CONV_SHARD_BY_BYTES; i++) {
             const struct case_image *image = &images[(int64_t)i * step % count];
-            assert_int_equal(conv_shard_plan_add(plan, image->name, image->bytes, &err), CONV_OK);
+            assert_ok(conv_shard_plan_add(plan, image->name, image->bytes, &err));
         }
         if (by == CONV_SHARD_BY_BYTES)
-            assert_int_equal(conv_shard_plan_balance(plan, &err), CONV_OK);
+            assert_ok(conv_shard_plan_balance(plan, &err));
         loads[s] = 0;
         for (int i = 0; i < count; i++)
             if (conv_shard_plan_has(plan, images[i].name)) {
@@ -128,10 +128,10 @@ UNIT_TEST(of_many_images_few_move)
     struct conv_err err = {0};
     int at_home = 0, here = 0, stayed = 0;
     make_images(images, MANY);
-    assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
+    assert_ok(conv_shard_plan_open(&plan, &shard, &err));
     for (int i = 0; i < MANY; i++)
         conv_shard_plan_add(plan, images[i].name, images[i].bytes, &err);
-    assert_int_equal(conv_shard_plan_balance(plan, &err), CONV_OK);
+    assert_ok(conv_shard_plan_balance(plan, &err));
     for (int i = 0; i < MANY; i++) {
         struct conv_digest digest = conv_shard_digest(images[i].name);
         bool home = conv_shard_home(&digest, SHARDS) == shard.index;
@@ -209,14 +209,14 @@ UNIT_TEST(nothing_and_duplicates)
     int owners = 0;
     for (int s = 0; s < 3; s++) {
         struct conv_shard shard = {.index = s, .count = 3, .by = CONV_SHARD_BY_BYTES};
-        assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
-        assert_int_equal(conv_shard_plan_balance(plan, &err), CONV_OK);
+        assert_ok(conv_shard_plan_open(&plan, &shard, &err));
+        assert_ok(conv_shard_plan_balance(plan, &err));
         owners += conv_shard_plan_has(plan, "new.png"); // in exactly one shard as well
         conv_shard_plan_close(plan);
     }
     assert_int_equal(owners, 1);
     struct conv_shard shard = {.index = 0, .count = 2, .by = CONV_SHARD_BY_BYTES};
-    assert_int_equal(conv_shard_plan_open(&plan, &shard, &err), CONV_OK);
+    assert_ok(conv_shard_plan_open(&plan, &shard, &err));
     conv_shard_plan_add(plan, "a.png", 10, &err);
     conv_shard_plan_list(plan, &images, &digest);
     conv_shard_plan_add(plan, "./a.png", 0, &err);
@@ -224,7 +224,7 @@ UNIT_TEST(nothing_and_duplicates)
     conv_shard_plan_list(plan, &images, &other);
     assert_int_equal(images, 3);
     assert_true(digest.word[0] != other.word[0]);
-    assert_int_equal(conv_shard_plan_balance(plan, &err), CONV_OK);
+    assert_ok(conv_shard_plan_balance(plan, &err));
     conv_shard_plan_close(plan);
     conv_shard_plan_close(NULL);
 

@@ -37,7 +37,7 @@ static void open_sink(struct conv_sink_config config)
     config.path = path;
     config.workers = 2;
     config.stop = &stop;
-    assert_int_equal(conv_sink_open(&sink, &config, &err), CONV_OK);
+    assert_ok(conv_sink_open(&sink, &config, &err));
 }
 
 // An item of a file in the folder, whose name below the sink is `target`.
@@ -80,7 +80,7 @@ UNIT_TEST(test_an_unexpected_file_is_found_when_it_is_written)
     assert_true(conv_sink_should_look(sink));
     for (int i = 0; i < CONV_FILE_SINK_EXPECT_NEW; i++) {
         snprintf(name, sizeof name, "%d.png", i);
-        assert_int_equal(write_to(name, "new"), CONV_OK);
+        assert_ok(write_to(name, "new"));
     }
     assert_false(conv_sink_should_look(sink));
     folder_write("out/folder.png/file", "");
@@ -88,9 +88,9 @@ UNIT_TEST(test_an_unexpected_file_is_found_when_it_is_written)
     assert_true(conv_sink_should_look(sink)); // no longer expected to be new
     for (int i = 0; i < CONV_FILE_SINK_EXPECT_NEW; i++) {
         snprintf(name, sizeof name, "again%d.png", i);
-        assert_int_equal(write_to(name, "new"), CONV_OK);
+        assert_ok(write_to(name, "new"));
     }
-    assert_int_equal(write_to("0.png", "replaced"), CONV_OK);
+    assert_ok(write_to("0.png", "replaced"));
     assert_string_equal(folder_read("out/0.png"), "replaced");
     assert_int_equal(folder_count("out"), 2 * CONV_FILE_SINK_EXPECT_NEW + 1);
 }
@@ -120,7 +120,7 @@ static struct conv_journal *open_in_place(void)
 {
     struct conv_journal *journal;
     struct conv_journal_config config = {.in_place = true};
-    assert_int_equal(conv_journal_open(&journal, &config, &err), CONV_OK);
+    assert_ok(conv_journal_open(&journal, &config, &err));
     open_sink((struct conv_sink_config){.kind = CONV_SINK_IN_PLACE, .journal = journal});
     return journal;
 }
@@ -138,9 +138,8 @@ UNIT_TEST(test_in_place_the_latest_permissions_count)
     assert_int_equal(stat(from.name, &before), 0); // read
     assert_int_equal(chmod(from.name, 0600), 0);
     struct conv_journal *journal = open_in_place();
-    assert_int_equal(sink->ops->place(sink, &from, &output, &err), CONV_OK);
-    assert_int_equal(sink->ops->write(sink, 0, &from, &before, &output, &file, &result, &err),
-                     CONV_OK);
+    assert_ok(sink->ops->place(sink, &from, &output, &err));
+    assert_ok(sink->ops->write(sink, 0, &from, &before, &output, &file, &result, &err));
     assert_int_equal(stat(from.name, &info), 0);
     assert_int_equal(info.st_mode & 07777, 0600);
     conv_journal_close(journal);
@@ -151,12 +150,12 @@ UNIT_TEST(test_two_sinks_at_once)
     open_sink((struct conv_sink_config){.kind = CONV_SINK_FOLDER, .path = folder_path("out")});
     struct conv_sink *first = sink, *second;
     struct conv_sink_config config = {.kind = CONV_SINK_FOLDER, .path = "out2", .workers = 1};
-    assert_int_equal(conv_sink_open(&second, &config, &err), CONV_OK);
+    assert_ok(conv_sink_open(&second, &config, &err));
     second->ops->remove_temporaries(second); // ends one of them only
-    assert_int_equal(write_to("a.png", "new"), CONV_OK);
-    assert_int_equal(conv_sink_finish(second, &err), CONV_OK);
+    assert_ok(write_to("a.png", "new"));
+    assert_ok(conv_sink_finish(second, &err));
     sink = first;
-    assert_int_equal(write_to("a.png", "newer"), CONV_OK);
+    assert_ok(write_to("a.png", "newer"));
     assert_string_equal(folder_read("out/a.png"), "newer");
 }
 

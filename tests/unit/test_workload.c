@@ -71,7 +71,7 @@ static struct conv_workload measure_gain(const struct conv_workload_choice *choi
     };
     struct conv_workload workload;
     struct conv_walk *walk;
-    assert_int_equal(conv_walk_open(&walk, &config, NULL), CONV_OK);
+    assert_ok(conv_walk_open(&walk, &config, NULL));
     conv_workload_measure(&workload, conv_walk_source(walk), choice);
     conv_walk_close(walk);
     return workload;

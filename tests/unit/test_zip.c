@@ -45,7 +45,7 @@ static void check_round_trip(const struct conv_zip_entry *entry, time_t mtime)
     struct conv_zip_record record;
     uint64_t at = 0;
     size_t size;
-    assert_int_equal(conv_zip_directory_add(&directory, entry, NULL), CONV_OK);
+    assert_ok(conv_zip_directory_add(&directory, entry, NULL));
     uint8_t *all = take_all(&directory, &size);
     const struct conv_zip_file file = {.data = all, .size = size, .end = directory.size};
     assert_true(conv_zip_record_next(&file, &at, &record));
@@ -109,7 +109,7 @@ UNIT_TEST(test_many_entries)
         snprintf(name, sizeof name, "%llu.png", (unsigned long long)i);
         struct conv_zip_entry entry = make_entry(name);
         entry.offset = i * gib;
-        assert_int_equal(conv_zip_directory_add(&directory, &entry, NULL), CONV_OK);
+        assert_ok(conv_zip_directory_add(&directory, &entry, NULL));
     }
     assert_non_null(directory.file);
     size_t size;
