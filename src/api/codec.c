@@ -19,8 +19,7 @@ enum conv_status conv_api_find_format(const struct conv_format **format, const c
 {
     *format = conv_formats_of_extension(extension);
     return *format ? CONV_OK
-                   : conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                  "this libconv was built without libjpeg-turbo");
+                   : conv_err_unsupported(err, "this libconv was built without libjpeg-turbo");
 }
 
 void conv_api_coders_close(conv_context *context)
@@ -70,15 +69,14 @@ bool conv_api_batch_open(struct conv_api_batch *batch, conv_context *context,
     *batch = (struct conv_api_batch){
         .context = context, .items = items, .count = count, .first_failed = INT_MAX};
     if (!*status && count < 0)
-        *status =
-            conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
+        *status = conv_err_usage(err, "`count` is %d; it must not be negative", count);
     if (!*status && count > 0 && (!files || !images))
-        *status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", files ? "images" : "files");
+        *status = conv_err_usage(err, "`%s` is NULL", files ? "images" : "files");
     if (!*status && !context->coders) {
         context->coders =
             calloc((size_t)(context->device->threads * conv_format_count), sizeof *context->coders);
         if (!context->coders)
-            *status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+            *status = conv_err_memory(err, "out of memory");
     }
     if (!*status && count > 0)
         *status = conv_memory_take(pools, CONV_HOST, (size_t)count * size, &batch->memory, err);

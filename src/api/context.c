@@ -108,18 +108,17 @@ enum conv_status conv_api_read_options(void *own, size_t own_size, const void *o
         return CONV_OK;
     memcpy(&size, options, sizeof size);
     if (size < least)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "options of %zu bytes: `size` is not set to sizeof the struct", size);
+        return conv_err_usage(err, "options of %zu bytes: `size` is not set to sizeof the struct",
+                              size);
     // A newer program's fields must be unset, since this library cannot honour them.
     if (size > 4096)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "options of %zu bytes: `size` is larger than any version's struct",
-                            size);
+        return conv_err_usage(
+            err, "options of %zu bytes: `size` is larger than any version's struct", size);
     const unsigned char *bytes = options;
     for (size_t i = reserved_at; i < size; i++)
         if (bytes[i])
-            return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                "the options have a field that conv " CONV_VERSION " lacks");
+            return conv_err_unsupported(err, "the options have a field that conv " CONV_VERSION
+                                             " lacks");
     memcpy(own, options, size < own_size ? size : own_size);
     return CONV_OK;
 }
@@ -171,8 +170,8 @@ static enum conv_status open_device(conv_context *context, const conv_context_op
     const struct conv_device_ops *ops =
         text ? conv_engine_parse(conv_engine_devices, text, strlen(text), &ordinal) : NULL;
     if (text && !ops)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "unknown device '%.64s' (there are auto, cpu, cuda, cuda:N)", text);
+        return conv_err_usage(err, "unknown device '%.64s' (there are auto, cpu, cuda, cuda:N)",
+                              text);
     for (int i = CONV_ENGINE_DEVICES - 1; i > 0 && !text; i--)
         if (conv_engine_devices[i]->has_driver() &&
             !conv_device_context_open(&context->device, conv_engine_devices[i], 0, threads,
@@ -192,9 +191,8 @@ static enum conv_status fill_context(conv_context *context, const conv_context_o
     if (status)
         return status;
     if (own.threads < 0 || own.threads > MOST_THREADS)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%d threads; there must be 1 to %d, or 0 for one per core", own.threads,
-                            MOST_THREADS);
+        return conv_err_usage(err, "%d threads; there must be 1 to %d, or 0 for one per core",
+                              own.threads, MOST_THREADS);
     int threads = own.threads;
     if (!threads) {
         struct conv_limits limits;
@@ -217,8 +215,8 @@ conv_status conv_context_create(conv_context **out, const conv_context_options *
         return CONV_ERR_USAGE;
     *out = NULL;
     conv_context *context = calloc(1, sizeof *context);
-    enum conv_status status = context ? fill_context(context, options, &err)
-                                      : conv_err_set(&err, CONV_ERR_MEMORY, "out of memory");
+    enum conv_status status =
+        context ? fill_context(context, options, &err) : conv_err_memory(&err, "out of memory");
     if (!status) {
         *out = context;
         return CONV_OK;
@@ -259,8 +257,8 @@ conv_status conv_allocate(conv_context *context, conv_memory memory, size_t byte
 {
     enum conv_status status = conv_api_begin(context);
     if (!status && (!data || !is_memory(memory)))
-        status = conv_err_set(&context->err, CONV_ERR_USAGE, "%s",
-                              data ? "`memory` is not a kind of memory" : "`data` is NULL");
+        status = conv_err_usage(&context->err, "%s",
+                                data ? "`memory` is not a kind of memory" : "`data` is NULL");
     if (data)
         *data = NULL;
     if (!status)
@@ -280,9 +278,9 @@ conv_status conv_copy(conv_context *context, void *result, conv_memory result_me
     enum conv_status status = conv_api_begin(context);
     struct conv_err *err = status ? NULL : &context->err;
     if (!status && (!is_memory(result_memory) || !is_memory(source_memory)))
-        status = conv_err_set(err, CONV_ERR_USAGE, "a memory argument is not a kind of memory");
+        status = conv_err_usage(err, "a memory argument is not a kind of memory");
     if (!status && bytes > 0 && (!result || !source))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", result ? "source" : "result");
+        status = conv_err_usage(err, "`%s` is NULL", result ? "source" : "result");
     if (status || bytes == 0)
         return conv_api_end(context, status);
     if (conv_api_is_cpu(context) || (result_memory == CONV_HOST && source_memory == CONV_HOST)) {

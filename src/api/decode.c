@@ -54,15 +54,15 @@ static enum conv_status check_target(const conv_image *view, const conv_image *s
     if (status)
         return status;
     if (view->width != shape->width || view->height != shape->height)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file has %d x %d pixels, the image %d x %d",
-                            shape->width, shape->height, view->width, view->height);
+        return conv_err_usage(err, "the file has %d x %d pixels, the image %d x %d", shape->width,
+                              shape->height, view->width, view->height);
     if (view->channels != shape->channels)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file has %d channels, the image has %d",
-                            shape->channels, view->channels);
+        return conv_err_usage(err, "the file has %d channels, the image has %d", shape->channels,
+                              view->channels);
     if (view->sample != shape->sample)
-        return conv_err_set(
-            err, CONV_ERR_USAGE, "the file has %d-bit samples, the image %d-bit ones",
-            8 * (int)conv_sample_bytes(shape->sample), 8 * (int)conv_sample_bytes(view->sample));
+        return conv_err_usage(err, "the file has %d-bit samples, the image %d-bit ones",
+                              8 * (int)conv_sample_bytes(shape->sample),
+                              8 * (int)conv_sample_bytes(view->sample));
     return CONV_OK;
 }
 
@@ -82,7 +82,7 @@ static enum conv_status probe_file(struct conv_device_decode *file,
         return status;
     bool floats = header->shape.depth == 32;
     if (floats && options->sample && options->sample != CONV_SAMPLE_F32)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "float32 samples are not made integers");
+        return conv_err_unsupported(err, "float32 samples are not made integers");
     header->orientation =
         options->orient ? conv_format_orientation(file->format, file->data, file->size) : 1;
     *shape = (conv_image){
@@ -98,9 +98,9 @@ static enum conv_status probe_file(struct conv_device_decode *file,
     if (header->shape.channels < 3 || shape->channels >= 3)
         return CONV_OK;
     if (!options->gray)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "colours become gray only with `gray`");
+        return conv_err_unsupported(err, "colours become gray only with `gray`");
     if (floats)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "float32 samples are not made gray");
+        return conv_err_unsupported(err, "float32 samples are not made gray");
     if (file->format->take_luma)
         file->format->take_luma(header);
     return CONV_OK;
@@ -111,14 +111,13 @@ static enum conv_status check_file(const struct decoding *decoding, int index, s
     struct conv_device_decode *file = &decoding->list[index];
     const struct conv_image *shape = &file->header.shape;
     if (!file->data)
-        return conv_err_set(err, CONV_ERR_USAGE, "the file is NULL");
+        return conv_err_usage(err, "the file is NULL");
     file->format = decoding->format;
     enum conv_status status =
         probe_file(file, &decoding->options, &decoding->items[index].shape, err);
     if (!status && (uint64_t)shape->width * (uint64_t)shape->height > decoding->context->max_pixels)
-        return conv_err_set(err, CONV_ERR_LIMIT, "%d x %d pixels are more than the limit of %llu",
-                            shape->width, shape->height,
-                            (unsigned long long)decoding->context->max_pixels);
+        return conv_err_limit(err, "%d x %d pixels are more than the limit of %llu", shape->width,
+                              shape->height, (unsigned long long)decoding->context->max_pixels);
     return status ? status : file->format->check_size(file->data, file->size, &file->header, err);
 }
 
@@ -414,9 +413,8 @@ static void check_apart(struct decoding *decoding)
         spans[used++].item = i;
     }
     if (conv_api_apart_clash(spans, used, most, clash)) {
-        status = conv_err_set(&err, CONV_ERR_USAGE, "the memory of image %d overlaps %s %d",
-                              clash[0]->item, clash[1]->written ? "that of image" : "file",
-                              clash[1]->item);
+        status = conv_err_usage(&err, "the memory of image %d overlaps %s %d", clash[0]->item,
+                                clash[1]->written ? "that of image" : "file", clash[1]->item);
         fail_all(decoding, status, &err);
     }
     conv_memory_give(decoding->context->device->pools, CONV_HOST, spans);
@@ -427,13 +425,11 @@ static void check_apart(struct decoding *decoding)
 static enum conv_status check_options(const conv_decode_options *options, struct conv_err *err)
 {
     if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d channels; there must be 1 to 4, or 0",
-                            options->channels);
+        return conv_err_usage(err, "%d channels; there must be 1 to 4, or 0", options->channels);
     if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
-        return conv_err_set(err, CONV_ERR_USAGE, "files cannot be decoded to this sample type");
+        return conv_err_usage(err, "files cannot be decoded to this sample type");
     if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
-        return conv_err_set(err, CONV_ERR_USAGE, "`memory` is %d, not a kind of memory",
-                            (int)options->memory);
+        return conv_err_usage(err, "`memory` is %d, not a kind of memory", (int)options->memory);
     return CONV_OK;
 }
 
@@ -533,9 +529,9 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
     struct conv_device_decode file = {.data = data, .size = size};
     struct conv_err err;
     conv_image shape = {0};
-    enum conv_status status =
-        data && info ? CONV_API_READ_OPTIONS(&own, options, &err)
-                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
+    enum conv_status status = data && info
+                                  ? CONV_API_READ_OPTIONS(&own, options, &err)
+                                  : conv_err_usage(&err, "%s is NULL", data ? "`info`" : "`data`");
     if (!status)
         status = probe_file(&file, &own, &shape, &err);
     if (status)
@@ -568,9 +564,9 @@ conv_status conv_probe_png(const void *data, size_t size, conv_png_info *info, c
 {
     struct conv_image_header header;
     struct conv_err err;
-    enum conv_status status =
-        data && info ? conv_png_format.probe(data, size, &header, &err)
-                     : conv_err_set(&err, CONV_ERR_USAGE, "%s is NULL", data ? "`info`" : "`data`");
+    enum conv_status status = data && info
+                                  ? conv_png_format.probe(data, size, &header, &err)
+                                  : conv_err_usage(&err, "%s is NULL", data ? "`info`" : "`data`");
     if (status)
         return explain(status, &err, message);
     *info = (conv_png_info){

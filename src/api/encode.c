@@ -180,8 +180,7 @@ static void move_files(struct encoding *encoding)
         struct conv_err err;
         if (!memory->memory[k])
             fail(encoding, memory->indices[k],
-                 conv_err_set(&err, CONV_ERR_MEMORY, "no memory for %zu bytes", memory->sizes[k]),
-                 &err);
+                 conv_err_memory(&err, "no memory for %zu bytes", memory->sizes[k]), &err);
     }
 }
 
@@ -313,11 +312,9 @@ static enum conv_status read_jpeg_options(struct encoding *encoding,
     struct conv_codec_config *config = &encoding->config;
     int sampling = options->sampling;
     if (options->quality < 0 || options->quality > 100)
-        return conv_err_set(err, CONV_ERR_USAGE, "quality %d is not within 1 to 100",
-                            options->quality);
+        return conv_err_usage(err, "quality %d is not within 1 to 100", options->quality);
     if (sampling != 0 && sampling != 444 && sampling != 422 && sampling != 420)
-        return conv_err_set(err, CONV_ERR_USAGE, "sampling %d is none of 444, 422 and 420",
-                            sampling);
+        return conv_err_usage(err, "sampling %d is none of 444, 422 and 420", sampling);
     config->quality = options->quality;
     config->sampling_h = sampling == 0 ? 0 : sampling == 444 ? 1 : 2;
     config->sampling_v = sampling == 0 ? 0 : sampling == 420 ? 2 : 1;

@@ -76,13 +76,12 @@ static enum conv_status read_settings(struct conv_backend_config *config,
         conv_filter_parse_border(&config->border, &config->border_value,
                                  options->border ? options->border : "replicate", err);
     if (!status && config->floats && config->alpha == CONV_ALPHA_PREMULTIPLY)
-        status = conv_err_set(err, CONV_ERR_USAGE,
-                              "float32 results and premultiplied alpha cannot be combined: results "
-                              "are divided by alpha as integers");
+        status = conv_err_usage(err, "float32 results and premultiplied alpha cannot be combined: "
+                                     "results are divided by alpha as integers");
     if (!status && config->floats && options->luma)
-        status = conv_err_set(err, CONV_ERR_USAGE,
-                              "float32 results and luma cannot be combined: the luminance of "
-                              "integers is replaced");
+        status = conv_err_usage(
+            err,
+            "float32 results and luma cannot be combined: the luminance of integers is replaced");
     return status;
 }
 
@@ -97,7 +96,7 @@ enum conv_status conv_api_read_chain(struct conv_backend_config *config,
                                             .bias = options->bias,
                                             .flip = options->flip != 0};
     if (options->side && options->side != 3 && options->side != 5)
-        return conv_err_set(err, CONV_ERR_USAGE, "a side of %d; it must be 3 or 5", options->side);
+        return conv_err_usage(err, "a side of %d; it must be 3 or 5", options->side);
     *config = (struct conv_backend_config){.filters = filters};
     enum conv_status status =
         conv_filter_parse_chain(filters, &config->filter_count, text, &settings, err);
@@ -109,7 +108,7 @@ static enum conv_status open_chain(conv_filter **out, conv_context *context,
 {
     conv_filter *filter = calloc(1, sizeof *filter);
     if (!filter)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     config->float_samples = true;
     config->context = context->device;
     enum conv_status status = context->device->ops->open(&filter->opened, config, err);
@@ -141,10 +140,10 @@ static enum conv_status fill_matrix(struct conv_filter *filter, const struct def
     struct conv_err reason;
     int width = matrix->width, height = matrix->height;
     if (!matrix->coefficients)
-        return conv_err_set(err, CONV_ERR_USAGE, "`coefficients` is NULL");
+        return conv_err_usage(err, "`coefficients` is NULL");
     if (width < 1 || height < 1 || width > CONV_FILTER_MAX_SIDE || height > CONV_FILTER_MAX_SIDE)
-        return conv_err_set(err, CONV_ERR_USAGE, "a matrix of %d x %d; sides must be 1 to %d",
-                            width, height, CONV_FILTER_MAX_SIDE);
+        return conv_err_usage(err, "a matrix of %d x %d; sides must be 1 to %d", width, height,
+                              CONV_FILTER_MAX_SIDE);
     snprintf(filter->name, sizeof filter->name, "matrix");
     filter->width = width;
     filter->height = height;
@@ -154,12 +153,11 @@ static enum conv_status fill_matrix(struct conv_filter *filter, const struct def
     filter->offset = matrix->offset;
     for (int i = 0; i < width * height; i++)
         if (!isfinite(filter->coef[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "a coefficient is not a finite number");
+            return conv_err_usage(err, "a coefficient is not a finite number");
     if (!isfinite(matrix->scale) || !isfinite(matrix->offset))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is not a finite number",
-                            isfinite(matrix->scale) ? "the offset" : "the scale");
-    return conv_filter_check(filter, &reason) ? conv_err_set(err, CONV_ERR_USAGE, "%s", reason.text)
-                                              : CONV_OK;
+        return conv_err_usage(err, "%s is not a finite number",
+                              isfinite(matrix->scale) ? "the offset" : "the scale");
+    return conv_filter_check(filter, &reason) ? conv_err_usage(err, "%s", reason.text) : CONV_OK;
 }
 
 static enum conv_status read_matrix(struct conv_backend_config *config, struct conv_filter *filter,
@@ -167,11 +165,11 @@ static enum conv_status read_matrix(struct conv_backend_config *config, struct c
                                     const conv_filter_options *options, struct conv_err *err)
 {
     if (options->kernel || options->divisor || options->bias || options->side)
-        return conv_err_set(err, CONV_ERR_USAGE, "options.%s does not apply to a matrix",
-                            options->kernel    ? "kernel"
-                            : options->divisor ? "divisor"
-                            : options->bias    ? "bias"
-                                               : "side");
+        return conv_err_usage(err, "options.%s does not apply to a matrix",
+                              options->kernel    ? "kernel"
+                              : options->divisor ? "divisor"
+                              : options->bias    ? "bias"
+                                                 : "side");
     enum conv_status status = fill_matrix(filter, matrix, err);
     if (!status && options->flip)
         conv_filter_flip(filter);
@@ -188,7 +186,7 @@ static conv_status create(conv_filter **filter, conv_context *context,
     enum conv_status status = conv_api_begin(context);
     struct conv_err *err = status ? NULL : &context->err;
     if (!status && (!filter || !(definition->text || definition->is_matrix)))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", filter ? "text" : "filter");
+        status = conv_err_usage(err, "`%s` is NULL", filter ? "text" : "filter");
     if (!status)
         status = CONV_API_READ_OPTIONS(&own, options, err);
     if (status)
@@ -196,7 +194,7 @@ static conv_status create(conv_filter **filter, conv_context *context,
     struct conv_backend_config config;
     struct conv_filter *filters = calloc(CONV_FILTER_MAX_CHAIN, sizeof *filters);
     if (!filters)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        status = conv_err_memory(err, "out of memory");
     else if (definition->is_matrix)
         status = read_matrix(&config, filters, context, definition, &own, err);
     else
@@ -261,29 +259,26 @@ static enum conv_status check_pair(const conv_filter *filter, const conv_image *
         return status;
     if (source->width != result->width || source->height != result->height ||
         source->channels != result->channels)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s has %d x %d x %d samples, the source %d x %d x %d", name,
-                            result->width, result->height, result->channels, source->width,
-                            source->height, source->channels);
+        return conv_err_usage(err, "%s has %d x %d x %d samples, the source %d x %d x %d", name,
+                              result->width, result->height, result->channels, source->width,
+                              source->height, source->channels);
     if (source->sample != CONV_SAMPLE_F32 && conv_filter_check_border(filter->border_value, err))
         return err->status;
     if (source->sample == CONV_SAMPLE_F32 && filter->premultiplies && source->has_alpha)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "%s: float32 samples and premultiplied alpha cannot be combined: "
-                            "results are divided by alpha as integers",
-                            name);
+        return conv_err_unsupported(err,
+                                    "%s: float32 samples and premultiplied alpha cannot be "
+                                    "combined: results are divided by alpha as integers",
+                                    name);
     bool luma = filter->luma && source->channels >= 3;
     if (luma && (source->sample == CONV_SAMPLE_F32 ||
                  conv_api_is_on_device(filter->context, source->memory)))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "%s: luminance alone is filtered of 8 and 16 bits in host memory",
-                            name);
+        return conv_err_unsupported(
+            err, "%s: luminance alone is filtered of 8 and 16 bits in host memory", name);
     if (result->sample != (filter->floats ? CONV_SAMPLE_F32 : source->sample))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: the samples must be %s", name,
-                            filter->floats ? "float32" : "of the source's type");
+        return conv_err_usage(err, "%s: the samples must be %s", name,
+                              filter->floats ? "float32" : "of the source's type");
     if (source->memory != result->memory)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is not in the same memory as the source",
-                            name);
+        return conv_err_usage(err, "%s is not in the same memory as the source", name);
     return CONV_OK;
 }
 
@@ -291,10 +286,10 @@ static enum conv_status refuse_overlap(const struct conv_api_span *const clash[2
                                        struct conv_err *err)
 {
     if (clash[1]->written)
-        return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps results[%d]", clash[0]->item,
-                            clash[1]->item);
-    return conv_err_set(err, CONV_ERR_USAGE, "results[%d] overlaps sources[%d], in device memory",
-                        clash[0]->item, clash[1]->item);
+        return conv_err_usage(err, "results[%d] overlaps results[%d]", clash[0]->item,
+                              clash[1]->item);
+    return conv_err_usage(err, "results[%d] overlaps sources[%d], in device memory", clash[0]->item,
+                          clash[1]->item);
 }
 
 // Replaces a view in host memory by a copy.
@@ -506,9 +501,9 @@ conv_status conv_filter_run(conv_filter *filter, const conv_image *sources,
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     if (!status && count < 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "`count` is %d; it must not be negative", count);
+        status = conv_err_usage(err, "`count` is %d; it must not be negative", count);
     if (!status && count > 0 && (!sources || !results))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", sources ? "results" : "sources");
+        status = conv_err_usage(err, "`%s` is NULL", sources ? "results" : "sources");
     for (int i = 0; i < count && !status; i++)
         status = check_pair(filter, &sources[i], &results[i], i, err);
     struct separated separated = {0};
@@ -539,11 +534,11 @@ conv_status conv_bank_weights(const char *bank, int32_t *filters, int32_t *heigh
     struct conv_err err = {0};
     enum conv_status status = CONV_OK;
     if (!bank || !filters || !height || !width)
-        status = conv_err_set(&err, CONV_ERR_USAGE, "`%s` is NULL",
-                              !bank      ? "bank"
-                              : !filters ? "filters"
-                              : !height  ? "height"
-                                         : "width");
+        status = conv_err_usage(&err, "`%s` is NULL",
+                                !bank      ? "bank"
+                                : !filters ? "filters"
+                                : !height  ? "height"
+                                           : "width");
     if (!status)
         status = conv_bank_parse(&parsed, bank, &err);
     size_t rows = 0, columns = 0;
@@ -554,8 +549,7 @@ conv_status conv_bank_weights(const char *bank, int32_t *filters, int32_t *heigh
     }
     size_t count = (size_t)parsed.filter_count * rows * columns;
     if (!status && weights && room < count)
-        status = conv_err_set(&err, CONV_ERR_USAGE, "`room` is %zu; the bank has %zu weights", room,
-                              count);
+        status = conv_err_usage(&err, "`room` is %zu; the bank has %zu weights", room, count);
     if (!status) {
         *filters = parsed.filter_count;
         *height = (int32_t)rows;

@@ -103,35 +103,33 @@ static enum conv_status check_call(struct run *run, struct conv_err *err)
     const conv_folder_options *options = &run->options;
     struct conv_codec_config codec = {.level = options->level};
     if (!run->filter || !run->output || (run->input_count > 0 && !run->inputs))
-        return conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
-                            !run->filter   ? "filter"
-                            : !run->output ? "output"
-                                           : "inputs");
+        return conv_err_usage(err, "`%s` is NULL",
+                              !run->filter   ? "filter"
+                              : !run->output ? "output"
+                                             : "inputs");
     if (run->input_count < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "there are no inputs");
+        return conv_err_usage(err, "there are no inputs");
     for (int i = 0; i < run->input_count; i++) {
         if (!run->inputs[i])
-            return conv_err_set(err, CONV_ERR_USAGE, "inputs[%d] is NULL", i);
+            return conv_err_usage(err, "inputs[%d] is NULL", i);
         if (conv_paths_is_standard(run->inputs[i]))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "standard input is not read; for a file of the name '-' use './-'");
+            return conv_err_usage(
+                err, "standard input is not read; for a file of the name '-' use './-'");
     }
     if (conv_paths_is_standard(run->output))
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "standard output is not written to; for a folder of the name '-' use './-'");
+        return conv_err_usage(
+            err, "standard output is not written to; for a folder of the name '-' use './-'");
     if (options->shards < 0 || options->shards > CONV_SHARD_MOST || options->shard < 0 ||
         (options->shard > 0 && options->shard >= options->shards))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "`shard` is %d of %d; shards are counted from 0, up to %d of them",
-                            options->shard, options->shards, CONV_SHARD_MOST);
+        return conv_err_usage(err,
+                              "`shard` is %d of %d; shards are counted from 0, up to %d of them",
+                              options->shard, options->shards, CONV_SHARD_MOST);
     if (options->quality < 0 || options->quality > 100)
-        return conv_err_set(err, CONV_ERR_USAGE, "quality %d is not within 1 to 100",
-                            options->quality);
+        return conv_err_usage(err, "quality %d is not within 1 to 100", options->quality);
     run->to = options->to ? conv_formats_of_extension(options->to) : NULL;
     if (options->to && !run->to)
-        return conv_err_set(err, CONV_ERR_USAGE, "`to` is '%.16s'; outputs are %s", options->to,
-                            conv_formats_written);
+        return conv_err_usage(err, "`to` is '%.16s'; outputs are %s", options->to,
+                              conv_formats_written);
     return conv_png_check_level(&codec, err);
 }
 
@@ -228,7 +226,7 @@ static enum conv_status prepare(struct run *run, struct conv_err *err)
         return status;
     run->filters = malloc(CONV_FILTER_MAX_CHAIN * sizeof *run->filters);
     if (!run->filters)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     conv_limits_read(&run->limits);
     bool async = run->context->device->ops->async;
     conv_budget_divide(&run->memory, &(struct conv_division_terms){
@@ -352,7 +350,7 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     enum conv_status status = conv_api_begin(context);
     struct run *run = calloc(1, sizeof *run);
     if (!status && !run)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        status = conv_err_memory(err, "out of memory");
     if (status) {
         free(run);
         return conv_api_end(context, status);
@@ -369,7 +367,7 @@ conv_status conv_filter_folder(conv_context *context, const char *filter, const 
     status = conv_api_read_options(&run->options, sizeof run->options, options, least,
                                    offsetof(conv_folder_options, reserved), err);
     if (!status && result && result->size < sizeof *result)
-        status = conv_err_set(err, CONV_ERR_USAGE, "`size` of the result is not set");
+        status = conv_err_usage(err, "`size` of the result is not set");
     if (!status)
         status = check_call(run, err);
     if (!status) { // in a thread of the library, whose signals are not the caller's

@@ -54,16 +54,14 @@ static enum conv_status parse_elements(struct conv_layer *layer, const conv_laye
     conv_sample input = options->input ? options->input : CONV_SAMPLE_F32;
     conv_sample output = options->output ? options->output : CONV_SAMPLE_F32;
     if (!read_element(&layer->input, input))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "input samples must be float32, float16, bfloat16 or uint8");
+        return conv_err_usage(err, "input samples must be float32, float16, bfloat16 or uint8");
     if (output == CONV_SAMPLE_U8 || !read_element(&layer->output, output))
-        return conv_err_set(err, CONV_ERR_USAGE, "results must be float32, float16 or bfloat16");
+        return conv_err_usage(err, "results must be float32, float16 or bfloat16");
     layer->input_divisor = options->input_divisor != 0 ? options->input_divisor : 1;
     bool by_255 = input == CONV_SAMPLE_U8 && layer->input_divisor == 255;
     return layer->input_divisor == 1 || by_255
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_USAGE,
-                              "input_divisor must be 1, or 255 with uint8 samples");
+               : conv_err_usage(err, "input_divisor must be 1, or 255 with uint8 samples");
 }
 
 // Of both axes, where 0 stands for 1, or for the same in a row.
@@ -74,8 +72,8 @@ static enum conv_status read_steps(int *y, int *x, int step, int in_row, const c
     *x = in_row ? in_row : *y;
     return *y > 0 && *x > 0 && *y <= most && *x <= most
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_USAGE, "%s of %d x %d; it must be 1 to %d, or 0 for 1",
-                              what, *y, *x, most);
+               : conv_err_usage(err, "%s of %d x %d; it must be 1 to %d, or 0 for 1", what, *y, *x,
+                                most);
 }
 
 // Checks the options and sets *layer, except its weights and bias.
@@ -83,16 +81,16 @@ static enum conv_status read_options(struct conv_layer *layer, const conv_layer_
                                      struct conv_err *err)
 {
     if (options->maps < 1 || options->channels < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d maps and %d channels; both must be at least 1",
-                            options->maps, options->channels);
+        return conv_err_usage(err, "%d maps and %d channels; both must be at least 1",
+                              options->maps, options->channels);
     if (options->kernel_height < 1 || options->kernel_width < 1 ||
         options->kernel_height > CONV_LAYER_MAX_SIDE || options->kernel_width > CONV_LAYER_MAX_SIDE)
-        return conv_err_set(err, CONV_ERR_USAGE, "a kernel of %d x %d; sides must be 1 to %d",
-                            options->kernel_height, options->kernel_width, CONV_LAYER_MAX_SIDE);
+        return conv_err_usage(err, "a kernel of %d x %d; sides must be 1 to %d",
+                              options->kernel_height, options->kernel_width, CONV_LAYER_MAX_SIDE);
     int groups = options->groups ? options->groups : 1;
     if (groups < 0 || options->maps % groups || options->channels % groups)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d groups do not divide %d maps and %d channels",
-                            groups, options->maps, options->channels);
+        return conv_err_usage(err, "%d groups do not divide %d maps and %d channels", groups,
+                              options->maps, options->channels);
     *layer = (struct conv_layer){
         .maps = options->maps,
         .channels = options->channels,
@@ -135,7 +133,7 @@ static enum conv_status copy_numbers(float **copy, const float *numbers, size_t 
         return CONV_OK;
     *copy = count <= SIZE_MAX / sizeof **copy ? malloc(count * sizeof **copy) : NULL;
     if (!*copy)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+        return conv_err_memory(err, "no memory for the weights");
     memcpy(*copy, numbers, count * sizeof **copy);
     return CONV_OK;
 }
@@ -169,12 +167,12 @@ static enum conv_status fill_layer(conv_layer *layer, const float *weights, cons
         return status;
     size_t count;
     if (__builtin_mul_overflow(conv_layer_taps(&layer->layer), (size_t)options->maps, &count))
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+        return conv_err_memory(err, "no memory for the weights");
     status = copy_numbers(&layer->weights, weights, count, err);
     if (!status)
         status = copy_numbers(&layer->bias, bias, (size_t)options->maps, err);
     if (!status && options->variant && !(layer->variant = strdup(options->variant)))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        status = conv_err_memory(err, "out of memory");
     if (status)
         return status;
     layer->late = !weights;
@@ -218,14 +216,14 @@ conv_status conv_layer_create(conv_layer **out, conv_context *context, const flo
     enum conv_status status = conv_api_begin(context);
     struct conv_err *err = status ? NULL : &context->err;
     if (!status && (!out || !options))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL", out ? "options" : "layer");
+        status = conv_err_usage(err, "`%s` is NULL", out ? "options" : "layer");
     if (!status)
         status = CONV_API_READ_OPTIONS(&own, options, err);
     if (status)
         return conv_api_end(context, status);
     conv_layer *layer = calloc(1, sizeof *layer);
     if (!layer)
-        return conv_api_end(context, conv_err_set(err, CONV_ERR_MEMORY, "out of memory"));
+        return conv_api_end(context, conv_err_memory(err, "out of memory"));
     layer->context = context;
     status = fill_layer(layer, weights, bias, &own, err);
     if (status)
@@ -263,12 +261,10 @@ static enum conv_status find_bytes(const conv_layer *layer, int height, int widt
                                    size_t *out, struct conv_err *err)
 {
     if (height < 1 || width < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "an input of %d x %d; both must be at least 1",
-                            height, width);
+        return conv_err_usage(err, "an input of %d x %d; both must be at least 1", height, width);
     if (!conv_layer_context_bytes(&layer->layer, height, width, in, out))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the result of an input of %d x %d would be empty or too large", height,
-                            width);
+        return conv_err_usage(err, "the result of an input of %d x %d would be empty or too large",
+                              height, width);
     return CONV_OK;
 }
 
@@ -281,8 +277,8 @@ conv_status conv_layer_result_size(conv_layer *layer, int height, int width, int
     struct conv_err *err = &layer->context->err;
     enum conv_status status = find_bytes(layer, height, width, &in, &out, err);
     if (!status && (!result_height || !result_width))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`%s` is NULL",
-                              result_height ? "result_width" : "result_height");
+        status =
+            conv_err_usage(err, "`%s` is NULL", result_height ? "result_width" : "result_height");
     if (status)
         return status;
     *result_height = conv_layer_out_height(&layer->layer, height);
@@ -298,28 +294,24 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
     int64_t row = input->width * element, channels = layer->layer.channels;
     bool on_device = conv_api_is_on_device(layer->context, input->memory);
     if (!input->data || !result)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is NULL",
-                            result ? "`data` of the input" : "`result`");
+        return conv_err_usage(err, "%s is NULL", result ? "`data` of the input" : "`result`");
     if (input->memory != CONV_HOST && input->memory != CONV_DEVICE)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "`memory` of the input is %d, not a kind of memory",
-                            (int)input->memory);
+        return conv_err_usage(err, "`memory` of the input is %d, not a kind of memory",
+                              (int)input->memory);
     if (input->reserved[0] || input->reserved[1])
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "`reserved` of the input is not 0");
+        return conv_err_unsupported(err, "`reserved` of the input is not 0");
     if ((uintptr_t)result % 16 || (uintptr_t)input->data % (on_device ? 16u : (unsigned)element))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s does not begin at a multiple of %d bytes",
-                            (uintptr_t)result % 16 ? "the result" : "the input",
-                            on_device || (uintptr_t)result % 16 ? 16 : (int)element);
+        return conv_err_usage(err, "%s does not begin at a multiple of %d bytes",
+                              (uintptr_t)result % 16 ? "the result" : "the input",
+                              on_device || (uintptr_t)result % 16 ? 16 : (int)element);
     bool strided = input->row_stride || input->channel_stride || input->image_stride;
     if (layer->layer.channels_last && strided)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "strides of an input with channels last; they must be 0");
+        return conv_err_usage(err, "strides of an input with channels last; they must be 0");
     if (!input->row_stride)
         input->row_stride = row;
     if (input->row_stride < row || input->row_stride % element)
-        return conv_err_set(
-            err, CONV_ERR_USAGE,
-            "a row stride of %lld bytes; it must be a multiple of %d, at least %lld",
+        return conv_err_usage(
+            err, "a row stride of %lld bytes; it must be a multiple of %d, at least %lld",
             (long long)input->row_stride, (int)element, (long long)row);
     bool fits = !__builtin_mul_overflow(input->row_stride, input->height, &extent);
     if (fits && !input->channel_stride)
@@ -330,15 +322,14 @@ static enum conv_status check_input(const conv_layer *layer, conv_tensor *input,
     for (int i = 0; i < 2 && fits; i++) {
         int64_t stride = i ? input->image_stride : input->channel_stride;
         if (stride < 0 || stride % element)
-            return conv_err_set(
-                err, CONV_ERR_USAGE,
-                "%s stride of %lld bytes; it must be a multiple of %d, not negative",
+            return conv_err_usage(
+                err, "%s stride of %lld bytes; it must be a multiple of %d, not negative",
                 i ? "an image" : "a channel", (long long)stride, (int)element);
     }
     if (!fits || __builtin_mul_overflow(input->image_stride, input->images, &last) ||
         __builtin_add_overflow(last, image, &last) || __builtin_add_overflow(last, extent, &last) ||
         (uint64_t)last > UINTPTR_MAX - (uintptr_t)input->data)
-        return conv_err_set(err, CONV_ERR_USAGE, "strides are too large");
+        return conv_err_usage(err, "strides are too large");
     return CONV_OK;
 }
 
@@ -432,7 +423,7 @@ static enum conv_status prepare_scratch(conv_layer *layer, size_t bytes, void *s
         enum conv_status status =
             layer->scratch_count < MOST_BLOCKS
                 ? conv_memory_take(context->device->pools, CONV_DEVICE, more, &block, err)
-                : conv_err_set(err, CONV_ERR_MEMORY, "too much scratch memory for the layer");
+                : conv_err_memory(err, "too much scratch memory for the layer");
         if (status)
             return status;
         layer->scratch[layer->scratch_count++] = block;
@@ -452,11 +443,11 @@ static enum conv_status run_on_device(conv_layer *layer, const conv_tensor *inpu
     struct conv_layer_way way = {0};
     bool gaps = has_gaps(layer, input);
     if (gaps && late && layer->layer.precision != CONV_PRECISION_EXACT)
-        return conv_err_set(err, CONV_ERR_USAGE, "input with gaps, for a layer of less precision");
+        return conv_err_usage(err, "input with gaps, for a layer of less precision");
     enum conv_status status = conv_layer_context_way(layer->opened.layer, &shape, gaps, &way, err);
     bool needed = way.packed + way.scratch > 0;
     if (!status && late && needed && (!late->workspace || (uintptr_t)late->workspace % 256))
-        status = conv_err_set(err, CONV_ERR_USAGE, "`workspace` is not at a multiple of 256 bytes");
+        status = conv_err_usage(err, "`workspace` is not at a multiple of 256 bytes");
     if (!status && way.scratch && !late)
         status = prepare_scratch(layer, way.scratch, stream, err);
     if (status)
@@ -495,10 +486,9 @@ conv_status conv_layer_workspace(conv_layer *layer, int64_t images, int height, 
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     if (!status && (!bytes || images < 0 || !layer->late))
-        status = conv_err_set(err, CONV_ERR_USAGE,
-                              !bytes        ? "`bytes` is NULL"
-                              : layer->late ? "a negative number of images"
-                                            : "the layer has weights of its own");
+        status = conv_err_usage(err, !bytes        ? "`bytes` is NULL"
+                                     : layer->late ? "a negative number of images"
+                                                   : "the layer has weights of its own");
     if (!status)
         status = find_bytes(layer, height, width, &in, &out, err);
     struct conv_layer_way way = {0};
@@ -521,15 +511,14 @@ static conv_status run_layer(conv_layer *layer, const conv_tensor *input, const 
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     if (!status && !input)
-        status = conv_err_set(err, CONV_ERR_USAGE, "`input` is NULL");
+        status = conv_err_usage(err, "`input` is NULL");
     if (!status && layer->late != (late != NULL))
-        status = conv_err_set(err, CONV_ERR_USAGE, "the layer was created with%s weights",
-                              late ? "" : "out");
+        status = conv_err_usage(err, "the layer was created with%s weights", late ? "" : "out");
     if (!status && late && !late->weights)
-        status = conv_err_set(err, CONV_ERR_USAGE, "`weights` is NULL");
+        status = conv_err_usage(err, "`weights` is NULL");
     if (!status && input->images < 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "%lld images; the number must not be negative",
-                              (long long)input->images);
+        status = conv_err_usage(err, "%lld images; the number must not be negative",
+                                (long long)input->images);
     if (status || input->images == 0)
         return conv_api_end(context, status);
     conv_tensor own = *input;
@@ -539,17 +528,16 @@ static conv_status run_layer(conv_layer *layer, const conv_tensor *input, const 
     size_t all;
     if (!status && (__builtin_mul_overflow(out_bytes, (size_t)own.images, &all) ||
                     all > UINTPTR_MAX - (uintptr_t)result))
-        status = conv_err_set(err, CONV_ERR_USAGE, "the result is too large");
+        status = conv_err_usage(err, "the result is too large");
     if (!status && overlaps_input(layer, &own, result, all))
-        status = conv_err_set(err, CONV_ERR_USAGE, "the result overlaps the input");
+        status = conv_err_usage(err, "the result overlaps the input");
     if (status)
         return conv_api_end(context, status);
     if (conv_api_is_on_device(context, own.memory)) {
         status = run_on_device(layer, &own, result, late, stream, err);
     } else {
         if (late && !conv_api_is_cpu(context))
-            status =
-                conv_err_set(err, CONV_ERR_USAGE, "a layer without weights is for device memory");
+            status = conv_err_usage(err, "a layer without weights is for device memory");
         else if (late)
             status = keep_weights(layer, late, err);
         if (!status)

@@ -35,44 +35,40 @@ enum conv_status conv_api_check_view(const conv_image *view, conv_sample most, b
 {
     int64_t sample = conv_sample_bytes(view->sample), extent = sample;
     if (!view->data)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: `data` is NULL", name);
+        return conv_err_usage(err, "%s: `data` is NULL", name);
     if (view->width < 1 || view->height < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: a size of %d x %d; both must be at least 1",
-                            name, view->width, view->height);
+        return conv_err_usage(err, "%s: a size of %d x %d; both must be at least 1", name,
+                              view->width, view->height);
     if (view->channels < 1 || view->channels > CONV_IMAGE_MAX_CHANNELS)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: %d channels; there must be 1 to 4", name,
-                            view->channels);
+        return conv_err_usage(err, "%s: %d channels; there must be 1 to 4", name, view->channels);
     if (view->has_alpha && view->channels % 2 != 0)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: %d channels with alpha; only 2 and 4 can have it", name,
-                            view->channels);
+        return conv_err_usage(err, "%s: %d channels with alpha; only 2 and 4 can have it", name,
+                              view->channels);
     if (view->reserved[0] || view->reserved[1])
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s: `reserved` is not 0", name);
+        return conv_err_unsupported(err, "%s: `reserved` is not 0", name);
     if (!sample || view->sample > most)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: this sample type is not possible here", name);
+        return conv_err_usage(err, "%s: this sample type is not possible here", name);
     if (view->memory != CONV_HOST && view->memory != CONV_DEVICE)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: `memory` is %d, not a kind of memory", name,
-                            (int)view->memory);
+        return conv_err_usage(err, "%s: `memory` is %d, not a kind of memory", name,
+                              (int)view->memory);
     if ((uintptr_t)view->data % (uintptr_t)sample != 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: `data` is not aligned to its samples", name);
+        return conv_err_usage(err, "%s: `data` is not aligned to its samples", name);
     struct dimension sorted[DIMENSIONS];
     int count = sort_dimensions(sorted, view);
     for (int i = 0; i < count; i++) {
         int64_t last;
         if (sorted[i].stride < 0 || sorted[i].stride % sample != 0)
-            return conv_err_set(
-                err, CONV_ERR_USAGE,
-                "%s: strides must be multiples of a sample's %d bytes, not negative", name,
+            return conv_err_usage(
+                err, "%s: strides must be multiples of a sample's %d bytes, not negative", name,
                 (int)sample);
         if (written && sorted[i].stride < extent)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "%s: strides are too small, so that samples overlap", name);
+            return conv_err_usage(err, "%s: strides are too small, so that samples overlap", name);
         if (__builtin_mul_overflow(sorted[i].count - 1, sorted[i].stride, &last) ||
             __builtin_add_overflow(extent, last, &extent))
-            return conv_err_set(err, CONV_ERR_USAGE, "%s: strides are too large", name);
+            return conv_err_usage(err, "%s: strides are too large", name);
     }
     if ((uint64_t)extent > UINTPTR_MAX - (uintptr_t)view->data)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: strides are too large", name);
+        return conv_err_usage(err, "%s: strides are too large", name);
     return CONV_OK;
 }
 
@@ -85,8 +81,7 @@ enum conv_status conv_api_take_image(conv_context *context, conv_image *image, c
         __builtin_mul_overflow(bytes, (size_t)image->channels, &bytes) ||
         __builtin_mul_overflow(bytes, (size_t)conv_sample_bytes(image->sample), &bytes) ||
         bytes > PTRDIFF_MAX)
-        return conv_err_set(err, CONV_ERR_LIMIT, "an image of %d x %d is too large", image->width,
-                            image->height);
+        return conv_err_limit(err, "an image of %d x %d is too large", image->width, image->height);
     enum conv_status status = conv_memory_take(context->device->pools, memory, bytes, &data, err);
     if (status)
         return status;

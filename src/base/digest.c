@@ -106,7 +106,7 @@ static enum conv_status grow(struct conv_digest_set *set, struct conv_err *err)
     size_t capacity = set->capacity ? 2 * set->capacity : FIRST_CAPACITY;
     uint8_t *slots = calloc(capacity, slot_bytes(set));
     if (!slots)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a table of %zu entries", capacity);
+        return conv_err_memory(err, "no memory for a table of %zu entries", capacity);
     if (!old)
         draw_key(set);
     set->slots = slots;

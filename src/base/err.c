@@ -59,10 +59,9 @@ enum conv_status conv_err_thread(struct conv_err *err, int errnum)
 {
     if (errnum != EAGAIN)
         return conv_err_errno(err, errnum, "cannot start a thread");
-    return conv_err_set(
-        err, CONV_ERR_IO,
-        "cannot start a thread: a limit of the user (ulimit -u) or of the container is "
-        "reached, or memory is short");
+    return conv_err_set(err, CONV_ERR_IO,
+                        "cannot start a thread: a limit of the user (ulimit -u) or of the "
+                        "container is reached, or memory is short");
 }
 
 enum conv_status conv_err_hint(struct conv_err *err, enum conv_hint hint, uint64_t value,

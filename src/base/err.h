@@ -71,6 +71,13 @@ struct conv_err {
 enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+// The same with a status of their own.
+#define conv_err_format(err, ...) conv_err_set(err, CONV_ERR_FORMAT, __VA_ARGS__)
+#define conv_err_limit(err, ...) conv_err_set(err, CONV_ERR_LIMIT, __VA_ARGS__)
+#define conv_err_memory(err, ...) conv_err_set(err, CONV_ERR_MEMORY, __VA_ARGS__)
+#define conv_err_unsupported(err, ...) conv_err_set(err, CONV_ERR_UNSUPPORTED, __VA_ARGS__)
+#define conv_err_usage(err, ...) conv_err_set(err, CONV_ERR_USAGE, __VA_ARGS__)
+
 // The same with a hint.
 enum conv_status conv_err_advise(struct conv_err *err, enum conv_status status, enum conv_hint hint,
                                  const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -137,7 +137,7 @@ static enum conv_status run_row(struct bench *bench, struct row *row, int round,
                           : CONV_OK;
     struct conv_image_difference first;
     return conv_image_differ(&bench->reference, &bench->got, &first)
-               ? conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels")
+               ? conv_err_format(err, "WRONG pixels")
                : CONV_OK;
 }
 
@@ -335,7 +335,7 @@ enum conv_status conv_bench_codec(const struct conv_bench_options *options, stru
         status = add_rows(&bench, err);
     if (!status && !(conv_buffer_reserve(&bench.planes[0], bench.all.most_bytes) &&
                      conv_buffer_reserve(&bench.planes[1], bench.all.most_bytes)))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        status = conv_err_memory(err, "out of memory");
     for (int round = 0; round < ROUNDS && !status; round++)
         status = run_round(&bench, round, err);
     show_progress(&bench, ROUNDS, 0);

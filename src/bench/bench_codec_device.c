@@ -37,7 +37,7 @@ static enum conv_status prepare(struct bench *bench, struct conv_bench_image *im
     struct conv_buffer *scratch = &bench->reader.scratch, *made = &bench->reader.file;
     image->stream = malloc(file->size);
     if (!image->stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     if (!conv_png_format.device->copy_stream(image->stream, &image->stream_bytes, file->data,
                                              file->size, &image->header))
         return CONV_ERR_UNSUPPORTED;
@@ -66,8 +66,7 @@ static enum conv_status prepare_all(struct bench *bench, struct conv_bench_image
         bench->count += !status;
     }
     bench->images = all->images;
-    return bench->count ? CONV_OK
-                        : conv_err_set(err, CONV_ERR_USAGE, "no image that a device decodes");
+    return bench->count ? CONV_OK : conv_err_usage(err, "no image that a device decodes");
 }
 
 // libpng decodes what the device has encoded.
@@ -171,15 +170,14 @@ enum conv_status conv_bench_codec_device(const struct conv_bench_options *option
     struct bench bench = {.options = options};
     struct conv_codec_config png = {.level = -1};
     if (!conv_bench_cuda())
-        return conv_err_set(err, CONV_ERR_USAGE, "%s does not decode or encode images",
-                            options->device->name);
+        return conv_err_usage(err, "%s does not decode or encode images", options->device->name);
     enum conv_status status = conv_codec_open(&bench.codec, &conv_png_format, &png, err);
     if (!status)
         status = prepare_all(&bench, images, err);
     if (!status)
         status = run_all(&bench, err);
     if (!status && bench.wrong)
-        status = conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels: %d times", bench.wrong);
+        status = conv_err_format(err, "WRONG pixels: %d times", bench.wrong);
     conv_codec_close(bench.codec);
     conv_bench_reader_free(&bench.reader);
     return status;

@@ -146,13 +146,13 @@ enum conv_status conv_bench_codec_jobs(const struct conv_bench_options *options,
     struct bench bench = {.images = images};
     bench.threads = calloc((size_t)options->jobs, sizeof *bench.threads);
     enum conv_status status = bench.threads ? conv_workers_open(&bench.workers, options->jobs, err)
-                                            : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+                                            : conv_err_memory(err, "out of memory");
     for (int i = 0; i < options->jobs && !status; i++) {
         struct thread *thread = &bench.threads[i];
         thread->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, images->most_bytes);
         status = thread->planes ? conv_codec_open(&thread->codec, &conv_png_format,
                                                   &options->choice->outputs.codec, err)
-                                : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+                                : conv_err_memory(err, "out of memory");
     }
     if (!status)
         status = measure(&bench, 1, one, err);

@@ -77,8 +77,7 @@ static enum conv_status find_variant(struct command *command, struct conv_err *e
         ops && !ops->built
             ? conv_err_set(err, CONV_ERR_DEVICE, "%s: this conv was built without %s", name,
                            ops->title)
-            : conv_err_set(err, CONV_ERR_USAGE,
-                           "%s: unknown variant (conv bench kernels lists them)", name);
+            : conv_err_usage(err, "%s: unknown variant (conv bench kernels lists them)", name);
     return conv_err_hint(err, CONV_HINT_VARIANT, 0, status);
 }
 
@@ -167,9 +166,8 @@ static enum conv_status bench_layers(struct command *command, struct conv_err *e
     struct conv_bench_options *bench = &command->bench;
     const struct conv_layer_variant *variant;
     if ((options->report.html_path || options->bench.svg) && !options->bench.layer.batch)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
-                            options->bench.svg ? "svg" : "html");
+        return conv_err_usage(err, "--%s needs one batch: --shape BATCHxCHANNELSxHEIGHTxWIDTH",
+                              options->bench.svg ? "svg" : "html");
     enum conv_status status = find_layer_variant(command, err);
     if (!status)
         status = conv_layer_setup_geometry(&bench->geometry, options, err);
@@ -218,13 +216,11 @@ static enum conv_status bench_streams(struct command *command, struct conv_err *
     if (options->machine.encode_on == CONV_CODER_AUTO)
         options->machine.encode_on = CONV_CODER_CPU;
     if (options->operand_count < 2)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv bench streams takes images, folders or archives");
+        return conv_err_usage(err, "conv bench streams takes images, folders or archives");
     for (int i = 1; i < options->operand_count; i++)
         if (conv_paths_is_standard(options->operands[i]))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "conv bench streams reads its images several times: standard input "
-                                "cannot be one of them");
+            return conv_err_usage(err, "conv bench streams reads its images several times: "
+                                       "standard input cannot be one of them");
     struct conv_own_files_use use = {options->bench.filter, &options->operands[1],
                                      options->operand_count - 1, NULL};
     enum conv_status status = conv_own_files_check(options, &use, err);
@@ -258,8 +254,7 @@ static enum conv_status bench_codec(struct command *command, struct conv_err *er
     struct conv_bench_options *bench = &command->bench;
     struct conv_device_list list;
     if (options->operand_count < 2)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv bench codec takes PNGs, folders or archives");
+        return conv_err_usage(err, "conv bench codec takes PNGs, folders or archives");
     enum conv_status status = conv_device_parse_one(&options->machine, &list, err);
     bench->on_device = !status && list.choice == CONV_DEVICE_GPU;
     if (!status && bench->on_device)
@@ -282,7 +277,7 @@ int conv_bench_main(const struct conv_options *options)
     enum conv_status status;
     struct command *command = calloc(1, sizeof *command);
     if (!command) {
-        conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        conv_err_memory(&err, "no memory for the benchmark");
         return conv_errors_fail(&err);
     }
     command->options = *options;
@@ -291,9 +286,8 @@ int conv_bench_main(const struct conv_options *options)
     bool kernels = options->command == CONV_COMMAND_BENCH_KERNELS;
     bool layers = options->command == CONV_COMMAND_BENCH_LAYERS;
     if ((kernels || layers) && options->operand_count != 1)
-        status = conv_err_set(&err, CONV_ERR_USAGE,
-                              "conv bench %s takes no operands, but '%s' was given",
-                              kernels ? "kernels" : "layers", options->operands[1]);
+        status = conv_err_usage(&err, "conv bench %s takes no operands, but '%s' was given",
+                                kernels ? "kernels" : "layers", options->operands[1]);
     else if (kernels)
         status = bench_kernels(command, &err);
     else if (layers)
@@ -303,9 +297,8 @@ int conv_bench_main(const struct conv_options *options)
     else if (options->command == CONV_COMMAND_BENCH_CODEC)
         status = bench_codec(command, &err);
     else
-        status =
-            conv_err_set(&err, CONV_ERR_USAGE,
-                         "conv bench takes: kernels | layers | streams INPUT... | codec INPUT...");
+        status = conv_err_usage(
+            &err, "conv bench takes: kernels | layers | streams INPUT... | codec INPUT...");
     conv_bench_compare_close(command->compare);
     conv_page_close(&command->page);
     conv_device_close(&command->device);

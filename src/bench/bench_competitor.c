@@ -51,15 +51,15 @@ enum conv_status conv_competitor_decode(const struct conv_competitor *competitor
     size_t start = row * height + 2 * CONV_UNFILTER_SLACK + row, filtered = (row + 1) * height;
     if (header->png.bit_depth != 8 || header->png.interlaced || header->png.transparency ||
         header->png.color_type == CONV_COLOR_PALETTE)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "not measured for this kind of image");
+        return conv_err_unsupported(err, "not measured for this kind of image");
     if (!conv_buffer_reserve(pixels, start + filtered + CONV_UNFILTER_SLACK + size))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     uint8_t *rows = pixels->data + start, *stream = rows + filtered + CONV_UNFILTER_SLACK;
     memset(rows - row - CONV_UNFILTER_SLACK, 0, row + CONV_UNFILTER_SLACK);
     return competitor->inflate(rows, filtered, stream, join_streams(stream, data, size)) &&
                    reverse_filters(pixels->data, rows, row, shape->height, shape->channels)
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_FORMAT, "not decoded");
+               : conv_err_format(err, "not decoded");
 }
 
 static bool inflate_libdeflate(uint8_t *dst, size_t room, const uint8_t *src, size_t size)

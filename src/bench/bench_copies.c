@@ -34,9 +34,8 @@ static enum conv_status time_large(const struct conv_device *devices, enum conv_
 {
     struct conv_workers *workers = NULL;
     struct copies *copies = calloc((size_t)devices->count, sizeof *copies);
-    enum conv_status status =
-        copies ? conv_workers_open(&workers, devices->count, err)
-               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+    enum conv_status status = copies ? conv_workers_open(&workers, devices->count, err)
+                                     : conv_err_memory(err, "no memory for the benchmark");
     *gb_per_s = 0;
     for (int d = 0; d < devices->count && !status; d++)
         copies[d] = (struct copies){

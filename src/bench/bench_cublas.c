@@ -33,7 +33,7 @@ enum conv_status conv_bench_cublas_open(struct conv_bench_cublas **result, int o
     static const char *const libraries[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
     struct conv_bench_cublas *cublas = *result = calloc(1, sizeof *cublas);
     if (!cublas)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for cuBLAS");
+        return conv_err_memory(err, "no memory for cuBLAS");
     for (int i = 0; i < 3 && !cublas->library; i++)
         cublas->library = dlopen(libraries[i], RTLD_NOW);
     if (cublas->library) {
@@ -49,7 +49,7 @@ enum conv_status conv_bench_cublas_open(struct conv_bench_cublas **result, int o
         return CONV_OK;
     conv_bench_cublas_close(cublas);
     *result = NULL;
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s cannot be used", libraries[0]);
+    return conv_err_unsupported(err, "%s cannot be used", libraries[0]);
 }
 
 void conv_bench_cublas_close(struct conv_bench_cublas *cublas)

@@ -339,7 +339,7 @@ enum conv_status conv_bench_cuda_time_coding(int ordinal, struct conv_coding_tes
     for (int i = 0; i <= CONV_CODING_MOST_KERNELS && !coding.code; i++)
         note(&coding, cudaEventCreate(&coding.events[i]));
     if (!places || !coding.h_table)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d images", test->in_flight);
+        status = conv_err_memory(err, "no memory for %d images", test->in_flight);
     else if (!coding.code)
         run_test(&coding, places, places + count);
     if (!status && coding.code)

@@ -88,7 +88,7 @@ enum conv_status conv_bench_cuda_time_copies(int ordinal, const struct conv_copy
 {
     struct link link = {0};
     if (test->streams < 1 || test->streams > MOST_STREAMS || test->bytes == 0 || test->count < 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "no such test of copies");
+        return conv_err_usage(err, "no such test of copies");
     cudaError_t code = cudaSetDevice(ordinal);
     if (!code)
         code = open_link(&link, test);

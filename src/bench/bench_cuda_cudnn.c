@@ -83,7 +83,7 @@ static enum conv_status upload(struct cudnn *cudnn, bool last, struct conv_err *
     size_t all = (size_t)data->shape.images * data->image_in * cudnn->element;
     void *memory = malloc(in > weights ? in : weights);
     if (!memory)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for cuDNN's input");
+        return conv_err_memory(err, "no memory for cuDNN's input");
     arrange(cudnn, memory, data->weights, layer->maps, layer->channels / layer->groups,
             taps_of(layer), last, false);
     enum conv_status status = cudnn->ops->copy_in(cudnn->d_weights, memory, weights, doing, err);
@@ -106,7 +106,7 @@ static enum conv_status fetch(const struct cudnn *cudnn, bool last, float *resul
     size_t bytes = (size_t)data->distinct * data->image_out * cudnn->element;
     void *memory = malloc(bytes);
     if (!memory)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for cuDNN's results");
+        return conv_err_memory(err, "no memory for cuDNN's results");
     enum conv_status status = cudnn->ops->copy_out(memory, cudnn->d_dst, bytes, err);
     if (!status)
         arrange(cudnn, memory, result, data->distinct, data->layer.maps,

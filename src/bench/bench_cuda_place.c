@@ -26,7 +26,7 @@ static enum conv_status cuda_open(struct conv_bench_place **result, int ordinal,
 {
     struct conv_bench_place *place = *result = calloc(1, sizeof *place);
     if (!place)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     int bytes = 0, processors = 0;
     cudaError_t code = cudaSetDevice(ordinal);
     if (!code)
@@ -69,9 +69,8 @@ static enum conv_status cuda_check_free(size_t bytes, const char *what, struct c
     size_t free = 0, total = 0;
     cudaError_t code = cudaMemGetInfo(&free, &total);
     if (!code && bytes > free / 16 * 15)
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "%s%zu MiB of device memory are needed, of %zu MiB", what, bytes >> 20,
-                            free >> 20);
+        return conv_err_limit(err, "%s%zu MiB of device memory are needed, of %zu MiB", what,
+                              bytes >> 20, free >> 20);
     return conv_cuda_check(code, "read the free memory", err);
 }
 

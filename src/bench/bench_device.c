@@ -107,7 +107,7 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
     struct conv_job *job = calloc(1, sizeof *job);
     struct conv_codecs *codec = NULL;
     enum conv_status status = job ? conv_codecs_open(&codec, &options->choice->outputs.codec, err)
-                                  : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image");
+                                  : conv_err_memory(err, "no memory for an image");
     bool room = true, any = true;
     while (!status && room && any && bench->group_count < most) {
         struct conv_walk *walk = NULL;
@@ -127,8 +127,8 @@ static enum conv_status fill(struct conv_bench_device *bench, int most, struct c
         conv_walk_close(walk);
     }
     if (!status && bench->group_count == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no image could be filtered in %s",
-                              options->walk.operands.inputs[0]);
+        status = conv_err_usage(err, "no image could be filtered in %s",
+                                options->walk.operands.inputs[0]);
     conv_codecs_close(codec);
     free(file.data);
     free(job);
@@ -142,7 +142,7 @@ enum conv_status conv_bench_device_open(struct conv_bench_device **out,
     const struct conv_device *device = options->device;
     struct conv_bench_device *bench = calloc(1, sizeof *bench);
     if (!bench)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     *out = bench;
     bench->options = options;
     bench->device = device;
@@ -304,7 +304,7 @@ enum conv_status conv_bench_device_run(struct conv_bench_device *bench, int stre
     int stream_count = streams * bench->device->count;
     struct stream_thread *threads = calloc((size_t)stream_count, sizeof *threads);
     if (!threads)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d streams", stream_count);
+        return conv_err_memory(err, "no memory for %d streams", stream_count);
     if (stream_count > bench->group_count)
         stream_count = bench->group_count; // --mem-limit allows no more
     bench->totals = (struct conv_totals){0};

@@ -17,7 +17,7 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
     struct conv_bench_image *all =
         conv_array_grow(images->images, (size_t)images->count, sizeof *all);
     if (!all)
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(&job->err, "out of memory");
     images->images = all;
     struct conv_bench_image *image = &all[images->count++];
     *image = (struct conv_bench_image){0};
@@ -28,7 +28,7 @@ static enum conv_status load_image(struct conv_bench_images *images, struct conv
     if (!status && file.bytes != file.data) { // a member of an archive, which is closed before
         file.data = malloc(file.size);
         if (!file.data)
-            return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+            return conv_err_memory(&job->err, "out of memory");
         memcpy(file.data, file.bytes, file.size);
         file.bytes = file.data;
     }
@@ -66,7 +66,7 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
     }
     enum conv_status status = CONV_OK;
     if (!job)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        status = conv_err_memory(err, "out of memory");
     if (!status)
         status = conv_walk_open(&walk, &names, err);
     while (!status) {
@@ -82,8 +82,7 @@ enum conv_status conv_bench_images_load(struct conv_bench_images *images,
                 conv_err_set(err, job->err.status, "%.200s: %s", job->item.name, job->err.text);
     }
     if (!status && images->count == 0)
-        status =
-            conv_err_set(err, CONV_ERR_USAGE, "no PNG in %s", options->walk.operands.inputs[0]);
+        status = conv_err_usage(err, "no PNG in %s", options->walk.operands.inputs[0]);
     conv_walk_close(walk);
     free(job);
     return status;
@@ -107,7 +106,7 @@ enum conv_status conv_bench_images_take(struct conv_bench_image *image, struct c
     const struct conv_image *shape = &image->header.shape;
     image->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, conv_image_bytes(shape));
     if (!image->planes)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     conv_image_lay_out(&image->image, shape, image->planes);
     return CONV_OK;
 }
@@ -163,22 +162,21 @@ enum conv_status conv_bench_read_back(struct conv_bench_reader *reader,
     reader->file.size = 0;
     for (int i = 0; i < CONV_ENCODED_PARTS; i++)
         if (!conv_buffer_append(&reader->file, bytes->part[i].data, bytes->part[i].size))
-            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+            return conv_err_memory(err, "out of memory");
     enum conv_status status =
         conv_png_format.probe(reader->file.data, reader->file.size, &header, err);
     if (status)
         return status;
     if (header.shape.width != image->width || header.shape.height != image->height ||
         header.shape.channels != image->channels || header.shape.depth != image->depth)
-        return conv_err_set(err, CONV_ERR_FORMAT, "another size or kind of image");
+        return conv_err_format(err, "another size or kind of image");
     if (!conv_buffer_reserve(&reader->planes, conv_image_bytes(image)))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     conv_image_lay_out(&got, image, reader->planes.data);
     status = conv_libpng_decode(&reader->scratch, reader->file.data, reader->file.size, &header,
                                 &got, NULL, NULL, err);
-    return status || !conv_image_differ(image, &got, &first)
-               ? status
-               : conv_err_set(err, CONV_ERR_FORMAT, "WRONG pixels");
+    return status || !conv_image_differ(image, &got, &first) ? status
+                                                             : conv_err_format(err, "WRONG pixels");
 }
 
 void conv_bench_reader_free(struct conv_bench_reader *reader)

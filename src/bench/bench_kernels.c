@@ -259,8 +259,7 @@ static enum conv_status take_memory(struct bench *bench, struct conv_err *err)
     bench->got = calloc(workload->bytes, 1);
     bench->wide = calloc(workload->wide_bytes, 1);
     if (!bench->expected || !bench->got || !bench->wide)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of images",
-                            3 * workload->bytes >> 20);
+        return conv_err_memory(err, "no memory for %zu MiB of images", 3 * workload->bytes >> 20);
     return CONV_OK;
 }
 
@@ -330,7 +329,7 @@ enum conv_status conv_bench_kernels(const struct conv_bench_options *options, st
     int count = is_standard ? CONV_BENCH_MOST_WORKLOADS : 1;
     struct conv_bench_result *results = calloc((size_t)count, sizeof *results);
     if (!results)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     enum conv_status status = CONV_OK;
     for (int i = 0; i < count && !status; i++)
         status = bench_workload(options, is_standard ? &standard[i] : &given, &results[i], err);

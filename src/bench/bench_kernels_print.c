@@ -166,12 +166,11 @@ static enum conv_status read_text(struct conv_bench_compare *compare, FILE *file
         return err->status = CONV_ERR_USAGE;
     }
     if (size == MOST_BYTES)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s is too large for a result of conv bench kernels", compare->path);
+        return conv_err_usage(err, "%s is too large for a result of conv bench kernels",
+                              compare->path);
     compare->text[size] = 0;
     if (strlen(compare->text) != size || !find_result(compare->text))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is not JSON output of conv bench kernels",
-                            compare->path);
+        return conv_err_usage(err, "%s is not JSON output of conv bench kernels", compare->path);
     return CONV_OK;
 }
 
@@ -183,7 +182,7 @@ enum conv_status conv_bench_compare_open(struct conv_bench_compare **out, const 
         compare->text = malloc(MOST_BYTES + 1);
     *out = compare;
     if (!compare || !compare->text)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read %s", path);
+        return conv_err_memory(err, "no memory to read %s", path);
     compare->path = path;
     FILE *file = fopen(path, "re");
     if (!file) {
@@ -244,9 +243,9 @@ enum conv_status conv_bench_compare_check(const struct conv_bench_compare *compa
 {
     return find_same(compare, options, workload)
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_USAGE,
-                              "%s has results of another filter, border, image size or depth",
-                              compare->path);
+               : conv_err_usage(err,
+                                "%s has results of another filter, border, image size or depth",
+                                compare->path);
 }
 
 static void fill_line(struct conv_bench_line *line, const char *row)

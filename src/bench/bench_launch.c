@@ -25,9 +25,9 @@ static enum conv_status plan_chain(struct conv_bench_launch *launch,
             any = conv_stencil_can(variant, &other, have);
         }
         if (!conv_stencil_can(variant, stencil, have))
-            return any ? conv_err_set(err, CONV_ERR_USAGE, "not at this depth")
-                       : conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                      variant->place == CONV_ON_CUDA ? "GPU" : "CPU");
+            return any ? conv_err_usage(err, "not at this depth")
+                       : conv_err_usage(err, "not for this filter or this %s",
+                                        variant->place == CONV_ON_CUDA ? "GPU" : "CPU");
         conv_stencil_plan_init(&launch->plans[f], variant, stencil);
     }
     return CONV_OK;
@@ -58,7 +58,7 @@ enum conv_status conv_bench_launch_open(struct conv_bench_launch *launch,
     launch->stencils = calloc(count, sizeof *launch->stencils);
     launch->plans = aligned_alloc(16, count * sizeof *launch->plans);
     if (!launch->stencils || !launch->plans)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
+        return conv_err_memory(err, "no memory for the filters");
     enum conv_status status = plan_chain(launch, chain, have, err);
     if (status)
         return status;
@@ -143,8 +143,7 @@ static enum conv_status take_scratch(struct conv_bench_launch *launch, struct co
     free(launch->scratch);
     launch->scratch = aligned_alloc(SCRATCH_ALIGN, bytes);
     if (!launch->scratch)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
-                            bytes >> 10);
+        return conv_err_memory(err, "no memory for %zu KiB of kernel scratch", bytes >> 10);
     memset(launch->scratch, 0, bytes);
     return CONV_OK;
 }
@@ -174,7 +173,7 @@ enum conv_status conv_bench_launch_place(struct conv_bench_launch *launch,
     size_t entries = (size_t)count * (size_t)launch->filter_count;
     struct conv_stencil_plane *tables = realloc(launch->tables, entries * sizeof *tables);
     if (!tables)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a list of %d planes", count);
+        return conv_err_memory(err, "no memory for a list of %d planes", count);
     launch->tables = tables;
     launch->plane_count = count;
     launch->bytes = bytes;

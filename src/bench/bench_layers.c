@@ -316,7 +316,7 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
 {
     struct bench *bench = calloc(1, sizeof *bench);
     if (!bench)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     bench->options = options;
     describe_machine(bench);
     conv_bench_progress(bench->options->show_progress, "the reference");
@@ -328,7 +328,7 @@ static enum conv_status bench_layer(const struct conv_bench_options *options,
     enum conv_status status = conv_bench_layers_data_open(
         &bench->data, &sides, layer->height, layer->width, batch, bench->table.threads, err);
     if (!status && !(bench->got = malloc(bench->data.image_out * sizeof *bench->got)))
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for results");
+        status = conv_err_memory(err, "no memory for results");
     bool opened = !status;
     bench->data.memory = conv_limits_memory_left(options->choice->machine.limits);
     if (!status && options->on_cpu)

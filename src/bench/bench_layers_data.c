@@ -130,8 +130,7 @@ enum conv_status conv_bench_layers_data_open(struct conv_bench_layers_data *data
     data->exact = malloc(out * sizeof(double));
     data->scale = malloc(out * sizeof(double));
     if (!data->weights || !data->input || !data->expected || !data->exact || !data->scale)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of expected results",
-                            out * 20 >> 20);
+        return conv_err_memory(err, "no memory for %zu MiB of expected results", out * 20 >> 20);
     fill_noise(data->weights, taps, 1);
     fill_noise(data->input, in, 2);
     data->layer.weights = data->weights;
@@ -184,8 +183,8 @@ static enum conv_status check_free(const struct conv_bench_layers_place *place, 
         return place->ops->check_free(bytes, what, err);
     size_t left = place->data->memory;
     if (bytes > left / 4 * 3)
-        return conv_err_set(err, CONV_ERR_LIMIT, "%zu MiB of memory are needed, of %zu MiB",
-                            bytes >> 20, left >> 20);
+        return conv_err_limit(err, "%zu MiB of memory are needed, of %zu MiB", bytes >> 20,
+                              left >> 20);
     return CONV_OK;
 }
 
@@ -252,7 +251,7 @@ enum conv_status conv_bench_layers_place_use(struct conv_bench_layers_place *pla
     place->plan = plan;
     place->weights = aligned_alloc(64, (plan->packed_bytes + 64) / 64 * 64);
     if (!place->weights)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights");
+        return conv_err_memory(err, "no memory for the weights");
     conv_layer_plan_pack(plan, place->weights);
     place->packed_bytes = on_cuda(place) ? plan->packed_bytes : 0;
     const struct conv_layer_shape *shape = &plan->shape; // padded; variants for CPUs do that

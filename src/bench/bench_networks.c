@@ -146,7 +146,7 @@ static enum conv_status measure(struct sweep *sweep, struct figures *line, struc
     if (!conv_layer_plan_best(&sweep->plan, &sweep->data.layer, &sweep->data.shape,
                               cuda ? CONV_ON_CUDA : CONV_ON_CPU,
                               cuda ? options->gpu.offers : conv_cpu_features(), NULL))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "no variant can do a layer");
+        return conv_err_unsupported(err, "no variant can do a layer");
     enum conv_status status = conv_bench_layers_place_open(
         &sweep->place, cuda ? conv_bench_cuda()->place : &conv_bench_place_cpu, &sweep->data,
         cuda ? options->ordinal : options->jobs, err);
@@ -298,7 +298,7 @@ static enum conv_status bench_list(struct sweep *sweep, struct conv_err *err)
             status = bench_one(sweep, &from, *batch, err);
     }
     if (!some)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: no network of the list", network);
+        return conv_err_usage(err, "%s: no network of the list", network);
     return status;
 }
 
@@ -307,7 +307,7 @@ enum conv_status conv_bench_networks(const struct conv_bench_options *options, s
     struct conv_err reason = {0};
     struct sweep *sweep = calloc(1, sizeof *sweep);
     if (!sweep)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     sweep->options = options;
     conv_bench_describe_machine(options, options->on_cuda ? 0 : options->jobs, sweep->machine);
     if (options->on_cuda && conv_bench_cublas_open(&sweep->cublas, options->ordinal, &reason))

@@ -31,7 +31,7 @@ static enum conv_status cpu_open(struct conv_bench_place **result, int threads,
 {
     struct conv_bench_place *place = *result = calloc(1, sizeof *place);
     if (!place)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     place->threads = threads;
     return conv_workers_open(&place->workers, threads, err);
 }

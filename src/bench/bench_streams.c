@@ -49,8 +49,7 @@ static enum conv_status run_pipeline(struct bench *bench, struct conv_trace *tra
     }
     conv_walk_close(walk);
     if (!status && totals->done == 0)
-        status = conv_err_set(err, CONV_ERR_USAGE, "no image could be filtered in %s",
-                              bench->table.folder);
+        status = conv_err_usage(err, "no image could be filtered in %s", bench->table.folder);
     return status;
 }
 
@@ -206,7 +205,7 @@ enum conv_status conv_bench_streams(const struct conv_bench_options *options, st
     bool async = devices->ops->async;
     struct bench *bench = calloc(1, sizeof *bench);
     if (!bench)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the benchmark");
+        return conv_err_memory(err, "no memory for the benchmark");
     bench->options = options;
     bench->config = (struct conv_report_config){
         .quiet = true,

@@ -125,7 +125,7 @@ enum conv_status conv_bench_workload_open(struct conv_bench_workload *workload,
     }
     free(list);
     if (!workload->source)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu images", count);
+        return conv_err_memory(err, "no memory for %zu images", count);
     fill(workload);
     return CONV_OK;
 }

@@ -301,14 +301,14 @@ static enum conv_status suggest(const char *word, bool helps, struct conv_err *r
         near = conv_suggest_nearest(word, &conv_option_table[0].name, sizeof conv_option_table[0],
                                     conv_option_count);
     if (!near && helps)
-        return conv_err_set(reason, CONV_ERR_USAGE,
-                            "'%.64s' is no command, filter or option; conv --help has all of "
-                            "them, and the exit codes",
-                            word);
+        return conv_err_usage(reason,
+                              "'%.64s' is no command, filter or option; conv --help has all of "
+                              "them, and the exit codes",
+                              word);
     return !near ? reason->status
-                 : conv_err_set(reason, CONV_ERR_USAGE,
-                                "'%.64s' is neither a command nor a filter; did you mean '%s'?",
-                                word, near);
+                 : conv_err_usage(reason,
+                                  "'%.64s' is neither a command nor a filter; did you mean '%s'?",
+                                  word, near);
 }
 
 static int help_main(const struct conv_options *options)
@@ -351,14 +351,13 @@ static enum conv_status refuse_input(const struct conv_options *options, const c
 {
     bool runs = options->command == CONV_COMMAND_RUN;
     if (!runs && options->command != CONV_COMMAND_VERIFY)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "'%s' is %s, not a filter (conv list prints the filters)", text, kind);
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "'%s' is %s: the filter comes first, e.g. conv %semboss %s%s%s", text, kind,
-                        runs ? "" : "verify ", text, runs ? " " : "",
-                        !runs                         ? ""
-                        : options->operand_count == 2 ? options->operands[1]
-                                                      : "OUTPUT");
+        return conv_err_usage(err, "'%s' is %s, not a filter (conv list prints the filters)", text,
+                              kind);
+    return conv_err_usage(err, "'%s' is %s: the filter comes first, e.g. conv %semboss %s%s%s",
+                          text, kind, runs ? "" : "verify ", text, runs ? " " : "",
+                          !runs                         ? ""
+                          : options->operand_count == 2 ? options->operands[1]
+                                                        : "OUTPUT");
 }
 
 // Other common mistakes: conv gaussian 2 photo.png out.png, conv blur sharpen photo.png out.png.
@@ -374,17 +373,16 @@ static enum conv_status refuse_word(const struct conv_options *options, const ch
         return CONV_OK;
     if (options->report.quiet && options->command == CONV_COMMAND_RUN && is_number &&
         !word[strspn(word, "0123456789")])
-        return conv_err_set(err, CONV_ERR_USAGE, "-q is --quiet: use -Q %s for the quality of JPEG",
-                            word); // -q is a quality elsewhere
+        return conv_err_usage(err, "-q is --quiet: use -Q %s for the quality of JPEG",
+                              word); // -q is a quality elsewhere
     for (int i = 0; i < count && is_number; i++)
         if (strcmp(families[i].name, text) == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "numbers follow a colon: %s, for example %s",
-                                families[i].usage, families[i].example);
+            return conv_err_usage(err, "numbers follow a colon: %s, for example %s",
+                                  families[i].usage, families[i].example);
     if (options->operand_count < 3 || options->inputs.files_from ||
         conv_filter_parse_chain(filters, &count, word, &options->filter.settings, NULL))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE, "filters are joined by commas: conv %s,%s ...", text,
-                        word);
+    return conv_err_usage(err, "filters are joined by commas: conv %s,%s ...", text, word);
 }
 
 enum conv_status conv_commands_parse_chain(const struct conv_options *options, const char *text,
@@ -408,9 +406,9 @@ enum conv_status conv_commands_check_operands(const struct conv_options *options
     char name[32];
     if (options->operand_count == 0)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE, "%s takes no operands, but '%s' was given",
-                        conv_command_name(name, sizeof name, options->command),
-                        options->operands[0]);
+    return conv_err_usage(err, "%s takes no operands, but '%s' was given",
+                          conv_command_name(name, sizeof name, options->command),
+                          options->operands[0]);
 }
 
 void conv_commands_say_note(const struct conv_report_options *report)
@@ -454,8 +452,7 @@ static int run(const struct conv_device_ops *const *backends, int argc, char **a
         return version_main(&options);
     }
     if (options.operand_count == 0) {
-        conv_err_set(&err, CONV_ERR_USAGE,
-                     "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
+        conv_err_usage(&err, "no filter given: conv FILTER INPUT... OUTPUT (see conv --help)");
         return conv_errors_fail(&err);
     }
     if (commands[options.command] != conv_bench_main) // which parses the options once more

@@ -21,11 +21,10 @@ static enum conv_status explain(const struct conv_machine_options *machine, cons
                            ? gpu
                            : conv_suggest_nearest(text, choices, sizeof choices[0],
                                                   sizeof choices / sizeof choices[0]);
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown device '%s'; %s%s%s auto, %s, %s, %s:N, all, or a list such as "
-                        "%s:0,%s:1",
-                        text, near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "",
-                        cpu, gpu, gpu, gpu, gpu);
+    return conv_err_usage(
+        err, "unknown device '%s'; %s%s%s auto, %s, %s, %s:N, all, or a list such as %s:0,%s:1",
+        text, near ? "did you mean '" : "it is", near ? near : "", near ? "'?" : "", cpu, gpu, gpu,
+        gpu, gpu);
 }
 
 // A list of devices of one backend.
@@ -43,11 +42,11 @@ static enum conv_status parse_list(const struct conv_machine_options *machine, c
             return explain(machine, text, err);
         for (int i = 0; i < list->count; i++)
             if (list->ordinals[i] == ordinal)
-                return conv_err_set(err, CONV_ERR_USAGE, "--device %s names %s:%d twice", text,
-                                    list->gpu->name, ordinal);
+                return conv_err_usage(err, "--device %s names %s:%d twice", text, list->gpu->name,
+                                      ordinal);
         if (list->count == CONV_BACKEND_MOST_DEVICES)
-            return conv_err_set(err, CONV_ERR_USAGE, "--device takes at most %d devices",
-                                CONV_BACKEND_MOST_DEVICES);
+            return conv_err_usage(err, "--device takes at most %d devices",
+                                  CONV_BACKEND_MOST_DEVICES);
         list->ordinals[list->count++] = ordinal;
         item += size + strspn(item + size, " ");
         if (!*item)
@@ -98,8 +97,7 @@ enum conv_status conv_device_parse_one(const struct conv_machine_options *machin
 {
     enum conv_status status = parse_devices(machine, list, err);
     if (!status && (list->choice == CONV_DEVICE_ALL || list->count > 1))
-        return conv_err_set(err, CONV_ERR_USAGE, "this command takes one device, not %s",
-                            machine->device_text);
+        return conv_err_usage(err, "this command takes one device, not %s", machine->device_text);
     return status;
 }
 
@@ -250,9 +248,9 @@ static enum conv_status choose_devices(struct conv_device_list *list,
     if (status)
         return status;
     if (codes && list->choice == CONV_DEVICE_CPU)
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s gpu and --device cpu cannot be combined",
-                            options->machine.encode_on == CONV_CODER_GPU ? "encode-on"
-                                                                         : "decode-on");
+        return conv_err_usage(err, "--%s gpu and --device cpu cannot be combined",
+                              options->machine.encode_on == CONV_CODER_GPU ? "encode-on"
+                                                                           : "decode-on");
     bool on_cpu = forced == options->machine.backends[CONV_ON_CPU] ||
                   (small_job && !codes && !(options->machine.variant && *options->machine.variant));
     if (list->choice == CONV_DEVICE_AUTO && on_cpu)

@@ -144,7 +144,7 @@ static enum conv_status find_archives(struct conv_archive_operands *found,
     const char **inputs = calloc((size_t)operands.input_count + 1, sizeof *inputs);
     *found = (struct conv_archive_operands){.standard.fd = -1};
     if (!inputs)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d inputs", operands.input_count);
+        return conv_err_memory(err, "no memory for %d inputs", operands.input_count);
     int count = 0;
     for (int i = 0; i < operands.input_count; i++)
         if (again || !conv_paths_is_standard(operands.inputs[i]))
@@ -163,9 +163,9 @@ static enum conv_status check_stream(const struct conv_input_options *inputs, bo
 {
     if (whole || inputs->shard.by == CONV_SHARD_BY_NAME)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--shard balances the sizes of all members first, but an archive that "
-                        "comes through a pipe can be read only once; use --shard-by name");
+    return conv_err_usage(err,
+                          "--shard balances the sizes of all members first, but an archive that "
+                          "comes through a pipe can be read only once; use --shard-by name");
 }
 
 // *whole: archives are divided as a whole.
@@ -188,8 +188,8 @@ static enum conv_status divide(bool *whole, const struct conv_options *options,
                    : operands->input_count > 1 || config->archives.several;
     if (asked && count == 0 && operands->input_count == 1 &&
         !conv_paths_is_standard(operands->inputs[0]))
-        return conv_err_set(err, CONV_ERR_USAGE, "--shard-of is for archives; %s is not an archive",
-                            operands->inputs[0]);
+        return conv_err_usage(err, "--shard-of is for archives; %s is not an archive",
+                              operands->inputs[0]);
     return is_stream ? check_stream(&options->inputs, *whole, err) : CONV_OK;
 }
 
@@ -201,10 +201,10 @@ static enum conv_status make_plan(struct conv_shard_plan **plan,
 {
     bool balanced = inputs->shard.by == CONV_SHARD_BY_BYTES;
     if (balanced && !conv_walk_is_repeatable(config))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard balances the sizes of all images first, but --files-from %s "
-                            "can be read only once; use a file, or --shard-by name",
-                            inputs->files_from);
+        return conv_err_usage(err,
+                              "--shard balances the sizes of all images first, but --files-from %s "
+                              "can be read only once; use a file, or --shard-by name",
+                              inputs->files_from);
     enum conv_status status = conv_shard_plan_open(plan, &inputs->shard, err);
     return status || !balanced ? status : conv_walk_plan_fill(*plan, config, stop, err);
 }
@@ -241,11 +241,11 @@ enum conv_status conv_selection_check_shard(const struct conv_input_options *inp
     if (strcmp(inputs->shard_text, "auto") != 0 || inputs->shard.count == 1 ||
         inputs->shard_in_output || (each && whole))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "%s would be one archive of all %d tasks; put {shard} into %s, which "
-                        "stands for the number of the task",
-                        targets[0].path, inputs->shard.count,
-                        each ? "the name of the folder" : "its name");
+    return conv_err_usage(err,
+                          "%s would be one archive of all %d tasks; put {shard} into %s, which "
+                          "stands for the number of the task",
+                          targets[0].path, inputs->shard.count,
+                          each ? "the name of the folder" : "its name");
 }
 
 void conv_selection_report_shard(const struct conv_input_options *inputs,

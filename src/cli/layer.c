@@ -27,14 +27,13 @@ static enum conv_status check_operands(const struct conv_options *options,
     if (options->operand_count > 0 && places->input_count >= least)
         return CONV_OK;
     if (options->operand_count > 0 && !places->last_is_output)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the input is missing: conv layer WEIGHTS %s INPUT...",
-                            options->outputs.beside ? "--beside" : "--output OUTPUT");
+        return conv_err_usage(err, "the input is missing: conv layer WEIGHTS %s INPUT...",
+                              options->outputs.beside ? "--beside" : "--output OUTPUT");
     static const char *const missing[] = {"weights, input and output are", "input and output are",
                                           "the output is"};
-    return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv layer WEIGHTS %s OUTPUT",
-                        missing[options->operand_count < 2 ? options->operand_count : 2],
-                        options->inputs.files_from ? "[INPUT]" : "INPUT...");
+    return conv_err_usage(err, "%s missing: conv layer WEIGHTS %s OUTPUT",
+                          missing[options->operand_count < 2 ? options->operand_count : 2],
+                          options->inputs.files_from ? "[INPUT]" : "INPUT...");
 }
 
 // --- images --------------------------------------------------------------------------------------

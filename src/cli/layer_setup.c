@@ -29,24 +29,24 @@ static enum conv_status check_weights(const struct conv_tensor_shape *shape, int
 {
     char text[CONV_TENSOR_TEXT_SIZE];
     if (shape->axes != 4 && shape->axes != 3)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: the weights have shape %s; expected (maps, channels, height, "
-                            "width) or (maps, channels, length)",
-                            name, conv_tensor_shape_text(text, shape));
+        return conv_err_usage(err,
+                              "%s: the weights have shape %s; expected (maps, channels, height, "
+                              "width) or (maps, channels, length)",
+                              name, conv_tensor_shape_text(text, shape));
     const int64_t *side = shape->side;
     bool fits = side[0] > 0 && side[1] > 0 && side[0] <= INT_MAX && side[1] <= INT_MAX / groups;
     for (int i = 2; i < shape->axes; i++)
         if (side[i] < 1 || side[i] > CONV_LAYER_MAX_SIDE)
             fits = false;
     if (fits && side[0] % groups)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: the weights have shape %s; %d groups do not divide the maps", name,
-                            conv_tensor_shape_text(text, shape), groups);
+        return conv_err_usage(err,
+                              "%s: the weights have shape %s; %d groups do not divide the maps",
+                              name, conv_tensor_shape_text(text, shape), groups);
     return fits ? CONV_OK
-                : conv_err_set(err, CONV_ERR_USAGE,
-                               "%s: the weights have shape %s; there must be at least one map and "
-                               "channel, and kernels have 1 to %d samples per side",
-                               name, conv_tensor_shape_text(text, shape), CONV_LAYER_MAX_SIDE);
+                : conv_err_usage(err,
+                                 "%s: the weights have shape %s; there must be at least one map "
+                                 "and channel, and kernels have 1 to %d samples per side",
+                                 name, conv_tensor_shape_text(text, shape), CONV_LAYER_MAX_SIDE);
 }
 
 static enum conv_status check_bias(const struct conv_tensor_shape *shape, const char *name,
@@ -55,9 +55,9 @@ static enum conv_status check_bias(const struct conv_tensor_shape *shape, const 
     char text[CONV_TENSOR_TEXT_SIZE];
     if (shape->axes == 1 && shape->side[0] == maps)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--bias %s has shape %s; the weights have %d maps, so (%d,) is expected",
-                        name, conv_tensor_shape_text(text, shape), maps, maps);
+    return conv_err_usage(err,
+                          "--bias %s has shape %s; the weights have %d maps, so (%d,) is expected",
+                          name, conv_tensor_shape_text(text, shape), maps, maps);
 }
 
 // A file of the command line that cannot be read is a usage error, as with filters.
@@ -81,8 +81,7 @@ static enum conv_status open_bank(struct conv_layer_setup *setup,
                                           "precision", "output-type", "variant"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (conv_options_given(options, refused[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s cannot be combined with a filter bank",
-                                refused[i]);
+            return conv_err_usage(err, "--%s cannot be combined with a filter bank", refused[i]);
     }
     enum conv_status status =
         conv_layer_context_parse_border(&setup->layer, options->filter.border_text, err);
@@ -113,15 +112,14 @@ enum conv_status conv_layer_setup_geometry(struct conv_layer *layer,
         .output = CONV_ELEMENT_F32,
     };
     if (of->channels % how->groups || of->maps % how->groups)
-        return conv_err_set(err, CONV_ERR_USAGE, "%d groups do not divide %d channels and %d maps",
-                            how->groups, of->channels, of->maps);
+        return conv_err_usage(err, "%d groups do not divide %d channels and %d maps", how->groups,
+                              of->channels, of->maps);
     enum conv_status status = conv_layer_context_parse_padding(layer, how->padding, err);
     struct conv_layer sized = conv_layer_sized(layer, of->height, of->width);
     if (!status && of->channels &&
         (!conv_layer_out_height(&sized, of->height) || !conv_layer_out_width(&sized, of->width)))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "a kernel of %dx%d is larger than the planes of %dx%d samples",
-                            of->kernel_height, of->kernel_width, of->height, of->width);
+        return conv_err_usage(err, "a kernel of %dx%d is larger than the planes of %dx%d samples",
+                              of->kernel_height, of->kernel_width, of->height, of->width);
     return status;
 }
 
@@ -134,8 +132,8 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
     if (conv_bank_is_name(name))
         return open_bank(setup, options, err);
     if (how->pool)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--pool is for filter banks (conv list banks), and %s is a file", name);
+        return conv_err_usage(err, "--pool is for filter banks (conv list banks), and %s is a file",
+                              name);
     enum conv_status status = load(&setup->weights, &options->machine, name, err);
     if (!status)
         status = check_weights(&setup->weights.shape, how->groups, name, err);
@@ -163,10 +161,9 @@ enum conv_status conv_layer_setup_open(struct conv_layer_setup *setup,
     status = conv_layer_context_parse_padding(&setup->layer, how->padding, err);
     if (!status && setup->weights.shape.axes == 3) {
         if (how->padding && strchr(how->padding, 'x'))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--padding %s: layers of weights (maps, "
-                                "channels, length) have one axis",
-                                how->padding);
+            return conv_err_usage(
+                err, "--padding %s: layers of weights (maps, channels, length) have one axis",
+                how->padding);
         setup->layer.pad_top = setup->layer.pad_bottom = 0;
     }
     if (!status)
@@ -275,19 +272,19 @@ static enum conv_status fit_layer(struct conv_layer_shapes *shapes,
     int axes = is_flat ? 2 : 3; // of an image
     const int64_t *side = in->side + in->axes - axes, *last = side + axes - 1;
     if (in->axes < axes || in->axes > axes + 1 || side[0] != layer->channels)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shape %s does not fit weights of shape %s; expected (images, %d, "
-                            "%s) or (%d, %s)",
-                            name, text, weights, layer->channels, sides, layer->channels, sides);
+        return conv_err_usage(
+            err,
+            "%s: shape %s does not fit weights of shape %s; expected (images, %d, %s) or (%d, %s)",
+            name, text, weights, layer->channels, sides, layer->channels, sides);
     int64_t height = is_flat ? 1 : side[1];
     size_t bytes_in, bytes_out;
     if (height < 1 || *last < 1 || height > INT_MAX || *last > INT_MAX ||
         !conv_layer_context_bytes(layer, (int)height, (int)*last, &bytes_in, &bytes_out))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shape %s does not fit weights of shape %s; expected planes of at "
-                            "least %d x %d samples, padding included",
-                            name, text, weights, conv_layer_reach_y(layer),
-                            conv_layer_reach_x(layer));
+        return conv_err_usage(err,
+                              "%s: shape %s does not fit weights of shape %s; expected planes of "
+                              "at least %d x %d samples, padding included",
+                              name, text, weights, conv_layer_reach_y(layer),
+                              conv_layer_reach_x(layer));
     shapes->images = in->axes > axes ? in->side[0] : 1;
     shapes->height = (int)height;
     shapes->width = (int)*last;
@@ -311,14 +308,13 @@ static enum conv_status fit_bank(struct conv_layer_shapes *shapes,
     int axes = in->axes, grid = pool->count ? pool->grid : 1;
     const int64_t *plane = in->side + axes - 2;
     if (axes < 2 || axes > 4)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shape %s; a filter bank takes (images, channels, height, width), "
-                            "(channels, height, width) or (height, width)",
-                            name, conv_tensor_shape_text(text, in));
+        return conv_err_usage(err,
+                              "%s: shape %s; a filter bank takes (images, channels, height, "
+                              "width), (channels, height, width) or (height, width)",
+                              name, conv_tensor_shape_text(text, in));
     if (plane[0] < grid || plane[1] < grid || plane[0] > INT_MAX || plane[1] > INT_MAX)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shape %s; expected planes of %d x %d to %d x %d samples", name,
-                            conv_tensor_shape_text(text, in), grid, grid, INT_MAX, INT_MAX);
+        return conv_err_usage(err, "%s: shape %s; expected planes of %d x %d to %d x %d samples",
+                              name, conv_tensor_shape_text(text, in), grid, grid, INT_MAX, INT_MAX);
     struct conv_tensor_shape *out = &shapes->out;
     int64_t channels = axes > 2 ? plane[-1] : 1;
     shapes->images = axes == 4 ? in->side[0] * channels : channels;
@@ -328,8 +324,8 @@ static enum conv_status fit_bank(struct conv_layer_shapes *shapes,
                     (double)plane[1];
     int at = axes == 4; // of the maps
     if (__builtin_mul_overflow(channels, (int64_t)setup->bank.map_count, &out->side[at++]))
-        return conv_err_set(err, CONV_ERR_LIMIT, "%s: shape %s has too many channels", name,
-                            conv_tensor_shape_text(text, in));
+        return conv_err_limit(err, "%s: shape %s has too many channels", name,
+                              conv_tensor_shape_text(text, in));
     int64_t maps[] = {plane[0], plane[1]}, features[] = {pool->count, pool->grid, pool->grid};
     int sides = !pool->count ? 2 : pool->grid > 1 ? 3 : 1;
     for (int i = 0; i < sides; i++)
@@ -351,6 +347,6 @@ enum conv_status conv_layer_shapes_fit(struct conv_layer_shapes *shapes,
         return status;
     return conv_tensor_shape_bytes(&shapes->out, conv_element_size(setup->layer.output), &bytes)
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_LIMIT, "the result would have shape %s",
-                              conv_tensor_shape_text(text, &shapes->out));
+               : conv_err_limit(err, "the result would have shape %s",
+                                conv_tensor_shape_text(text, &shapes->out));
 }

@@ -61,17 +61,16 @@ static enum conv_status check_files(const struct conv_options *options, const ch
     if (status)
         return status;
     if (options->outputs.resume_path)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--resume is for many outputs, and %s is one; use --skip-existing or "
-                            "--update",
-                            output);
+        return conv_err_usage(
+            err, "--resume is for many outputs, and %s is one; use --skip-existing or --update",
+            output);
     const char *const read[][2] = {{input, "input"},
                                    {options->operands[0], "weights"},
                                    {options->filter.settings.bias, "bias"}};
     for (int i = 0; i < 3 && !conv_paths_is_standard(output); i++)
         if (read[i][0] && would_overwrite(output, read[i][0]))
-            return conv_err_set(err, CONV_ERR_USAGE, "%s: the output would overwrite the %s",
-                                read[i][0], read[i][1]);
+            return conv_err_usage(err, "%s: the output would overwrite the %s", read[i][0],
+                                  read[i][1]);
     return conv_places_check_standard(options, output, "tensor", err);
 }
 
@@ -98,13 +97,11 @@ static enum conv_status choose_input(struct tensor_run *run, struct conv_err *er
     bool is_integer = npy->element == CONV_ELEMENT_U8 || npy->element == CONV_ELEMENT_U16;
     float divisor = conv_layer_setup_divisor(run->options, npy->element, false);
     if (!is_integer && conv_options_given(run->options, "range"))
-        return conv_err_set(err, CONV_ERR_USAGE, "--range scales integers, but %s has floats",
-                            run->input);
+        return conv_err_usage(err, "--range scales integers, but %s has floats", run->input);
     if (run->options->filter.blend.gray)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--gray is for images, and %s is a tensor: its channels are computed "
-                            "as they are",
-                            run->input);
+        return conv_err_usage(
+            err, "--gray is for images, and %s is a tensor: its channels are computed as they are",
+            run->input);
     run->converts = npy->is_double || npy->element == CONV_ELEMENT_U16;
     run->element = run->converts ? CONV_ELEMENT_F32 : npy->element;
     run->divisor = divisor;

@@ -84,11 +84,10 @@ int conv_list_main(const struct conv_options *options)
     const char *what = options->operand_count ? options->operands[0] : "";
     bool banks = strcmp(what, "banks") == 0, kernels = strcmp(what, "kernels") == 0;
     if (!banks && !kernels && *what && strcmp(what, "filters") != 0)
-        conv_err_set(&err, CONV_ERR_USAGE, "conv list takes filters, banks or kernels, not '%s'",
-                     what);
+        conv_err_usage(&err, "conv list takes filters, banks or kernels, not '%s'", what);
     else if (options->operand_count > 1)
-        conv_err_set(&err, CONV_ERR_USAGE, "conv list %s takes nothing else, not '%s'", what,
-                     options->operands[1]);
+        conv_err_usage(&err, "conv list %s takes nothing else, not '%s'", what,
+                       options->operands[1]);
     else if (banks)
         print_families(json, true);
     else if (kernels)
@@ -414,9 +413,9 @@ int conv_show_main(const struct conv_options *options)
     int count = 0;
     struct conv_err err = {0};
     if (options->operand_count != 1) {
-        conv_err_set(&err, CONV_ERR_USAGE,
-                     "conv show takes one filter or filter bank (conv list and conv list banks "
-                     "show all)");
+        conv_err_usage(&err,
+                       "conv show takes one filter or filter bank (conv list and conv list banks "
+                       "show all)");
         return conv_errors_fail(&err);
     }
     const char *name = options->operands[0];

@@ -49,8 +49,8 @@ static enum conv_status parse_size(struct conv_options *options, struct conv_err
     if (strcmp(text, "3") == 0 || strcmp(text, "5") == 0)
         options->filter.settings.size = text[0] - '0';
     else
-        return conv_err_set(
-            err, CONV_ERR_USAGE, "--size takes 3 or 5%s, not '%s'",
+        return conv_err_usage(
+            err, "--size takes 3 or 5%s, not '%s'",
             of_images ? " (--image-size: WIDTHxHEIGHT, mix, uniform or standard)" : "", text);
     return CONV_OK;
 }
@@ -63,10 +63,9 @@ static enum conv_status parse_quality(struct conv_output_options *outputs, struc
         return CONV_OK;
     if (sscanf(text, "%3d%n", &quality, &used) != 1 || text[used] != '\0' || quality < 1 ||
         quality > 100)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--quality takes keep (the input's) or a number from 1 to 100, "
-                            "such as 90, not %s",
-                            text);
+        return conv_err_usage(
+            err, "--quality takes keep (the input's) or a number from 1 to 100, such as 90, not %s",
+            text);
     outputs->codec.quality = quality;
     return CONV_OK;
 }
@@ -93,10 +92,10 @@ static enum conv_status check_rules(const struct conv_options *options, struct c
             is_given(options, rule) == needs)
             continue;
         if (needs)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s needs --%s", *other, rule->name);
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s%s%s and --%s cannot be combined%s%s",
-                            rule->name, rule->choice ? " " : "", rule->choice ? rule->choice : "",
-                            *other, rule->reason ? ": " : "", rule->reason ? rule->reason : "");
+            return conv_err_usage(err, "--%s needs --%s", *other, rule->name);
+        return conv_err_usage(err, "--%s%s%s and --%s cannot be combined%s%s", rule->name,
+                              rule->choice ? " " : "", rule->choice ? rule->choice : "", *other,
+                              rule->reason ? ": " : "", rule->reason ? rule->reason : "");
     }
     return CONV_OK;
 }
@@ -107,7 +106,7 @@ static enum conv_status check_globs(const struct conv_string_list *globs, const 
     struct conv_err reason = {0};
     for (int i = 0; i < globs->count; i++)
         if (conv_glob_check(globs->items[i], &reason))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s: %s", option, reason.text);
+            return conv_err_usage(err, "--%s: %s", option, reason.text);
     return CONV_OK;
 }
 
@@ -117,17 +116,14 @@ static enum conv_status check_names(const struct conv_options *options, struct c
     bool is_npy =
         options->command == CONV_COMMAND_LAYER || options->outputs.type == CONV_OUTPUT_F32;
     if (suffix && (!*suffix || strchr(suffix, '/')))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--suffix takes a part of a file name, such as _sharp, not '%s'",
-                            suffix);
+        return conv_err_usage(err, "--suffix takes a part of a file name, such as _sharp, not '%s'",
+                              suffix);
     if (backup && (!*backup || strchr(backup, '/') || conv_formats_of_name(backup)))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--backup takes an extension that no image has, such as .bak, not '%s'",
-                            backup);
+        return conv_err_usage(
+            err, "--backup takes an extension that no image has, such as .bak, not '%s'", backup);
     if (options->outputs.beside && !suffix && !is_npy)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--beside needs a name for the results, such as --suffix _new "
-                            "(--in-place replaces the images)");
+        return conv_err_usage(err, "--beside needs a name for the results, such as --suffix _new "
+                                   "(--in-place replaces the images)");
     return CONV_OK;
 }
 
@@ -142,10 +138,10 @@ static enum conv_status parse_mix(struct conv_filter_choice *filter, const char 
                 (sign || percent == 0 || percent >= 1); // 0.4 may stand for 40 %
     double share = percent * (CONV_BLEND_WHOLE / 100);
     if (!good || fabs(share - rint(share)) > 1e-6)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--mix takes a percentage from 0%% to 100%% with at most two decimals, "
-                            "for example 40%%, not '%s'",
-                            text);
+        return conv_err_usage(err,
+                              "--mix takes a percentage from 0%% to 100%% with at most two "
+                              "decimals, for example 40%%, not '%s'",
+                              text);
     filter->blend.original = CONV_BLEND_WHOLE - (int)rint(share);
     return CONV_OK;
 }
@@ -162,10 +158,10 @@ static enum conv_status parse_roi(struct conv_filter_choice *filter, const char 
                 blend->y >= 0;
     return good
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_USAGE,
-                              "--roi takes WIDTHxHEIGHT+X+Y in pixels, for example 640x480+100+50, "
-                              "not '%s'",
-                              text);
+               : conv_err_usage(
+                     err,
+                     "--roi takes WIDTHxHEIGHT+X+Y in pixels, for example 640x480+100+50, not '%s'",
+                     text);
 }
 
 static enum conv_status check_output_type(const struct conv_options *options, struct conv_err *err)
@@ -175,13 +171,12 @@ static enum conv_status check_output_type(const struct conv_options *options, st
     if (!conv_options_given(options, "output-type"))
         return CONV_OK;
     if (runs ? type == CONV_OPTIONS_OUTPUT_F16 : type < CONV_OUTPUT_F32)
-        return conv_err_set(err, CONV_ERR_USAGE, "--output-type takes %s, not '%s'",
-                            runs ? "same, u8, u16 or f32" : "f32 or f16",
-                            conv_option_find("output-type")->choices[type]);
+        return conv_err_usage(err, "--output-type takes %s, not '%s'",
+                              runs ? "same, u8, u16 or f32" : "f32 or f16",
+                              conv_option_find("output-type")->choices[type]);
     if (type == CONV_OUTPUT_F32 && runs && options->filter.alpha == CONV_ALPHA_PREMULTIPLY)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--output-type f32 and --alpha premultiply cannot be combined: results "
-                            "are not divided by alpha");
+        return conv_err_usage(err, "--output-type f32 and --alpha premultiply cannot be combined: "
+                                   "results are not divided by alpha");
     return CONV_OK;
 }
 
@@ -193,8 +188,7 @@ static enum conv_status parse_to(struct conv_options *options, struct conv_err *
         conv_text_add(known, sizeof known, i == conv_format_count - 1 ? " or " : ", ", "%s",
                       conv_formats[i]->extension + 1);
     if (!options->outputs.to)
-        return conv_err_set(err, CONV_ERR_USAGE, "--to takes %s, not '%.64s'", known,
-                            options->outputs.to_text);
+        return conv_err_usage(err, "--to takes %s, not '%.64s'", known, options->outputs.to_text);
     snprintf(what, sizeof what, "--to %s", options->outputs.to_text);
     return conv_options_check_format(options, options->outputs.to, what, err);
 }
@@ -215,14 +209,13 @@ enum conv_status conv_options_check_format(const struct conv_options *options,
     bool either = strcmp(format->name, "PNG") == 0 || strcmp(format->name, "JPEG") == 0;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (!strstr(own[i].format, format->name) && conv_options_given(options, own[i].option))
-            return conv_err_set(err, CONV_ERR_USAGE, "%s and --%s cannot be combined: %s%s", what,
-                                own[i].option, either ? own[i].reason : "it is for ",
-                                either ? "" : own[i].format);
+            return conv_err_usage(err, "%s and --%s cannot be combined: %s%s", what, own[i].option,
+                                  either ? own[i].reason : "it is for ",
+                                  either ? "" : own[i].format);
     if (options->outputs.type == CONV_OUTPUT_U16 && format->most_depth < 16)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s and --output-type u16 cannot be combined: %s has %d bits per "
-                            "sample",
-                            what, format->name, format->most_depth);
+        return conv_err_usage(
+            err, "%s and --output-type u16 cannot be combined: %s has %d bits per sample", what,
+            format->name, format->most_depth);
     return CONV_OK;
 }
 
@@ -326,9 +319,9 @@ static enum conv_status parse_image_size(struct conv_bench_choice *bench, struct
 {
     if (parse_sides(bench, bench->image_size_text))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--image-size takes WIDTHxHEIGHT, mix, uniform or standard, not '%s'",
-                        bench->image_size_text);
+    return conv_err_usage(err,
+                          "--image-size takes WIDTHxHEIGHT, mix, uniform or standard, not '%s'",
+                          bench->image_size_text);
 }
 
 static bool find_layer(struct conv_bench_layer *layer, const char *name)
@@ -353,28 +346,25 @@ static enum conv_status parse_layer(struct conv_options *options, struct conv_er
     if (find_layer(layer, text))
         return !maps && !kernel
                    ? CONV_OK
-                   : conv_err_set(err, CONV_ERR_USAGE,
-                                  "--shape %s and --%s cannot be combined: the layer has its own",
-                                  text, maps ? "maps" : "kernel");
+                   : conv_err_usage(err,
+                                    "--shape %s and --%s cannot be combined: the layer has its own",
+                                    text, maps ? "maps" : "kernel");
     if (sscanf(text, "%7dx%6dx%6dx%6d%n", &layer->batch, &layer->channels, &layer->height,
                &layer->width, &used) != 4 ||
         text[used] != '\0' || layer->batch < 1 || layer->channels < 1 || layer->height < 1 ||
         layer->width < 1)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shape takes BATCHxCHANNELSxHEIGHTxWIDTH or the name of a layer, not "
-                            "'%s'",
-                            text);
+        return conv_err_usage(
+            err, "--shape takes BATCHxCHANNELSxHEIGHTxWIDTH or the name of a layer, not '%s'",
+            text);
     if (!maps || !kernel)
-        return conv_err_set(err, CONV_ERR_USAGE, "--shape %s needs --%s", text,
-                            maps ? "kernel" : "maps");
+        return conv_err_usage(err, "--shape %s needs --%s", text, maps ? "kernel" : "maps");
     if (!parse_pair(&layer->kernel_height, &layer->kernel_width, kernel, CONV_LAYER_MAX_SIDE, 1))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--kernel takes a size of 1 to %d, N or HEIGHTxWIDTH, not '%s'",
-                            CONV_LAYER_MAX_SIDE, kernel);
+        return conv_err_usage(err, "--kernel takes a size of 1 to %d, N or HEIGHTxWIDTH, not '%s'",
+                              CONV_LAYER_MAX_SIDE, kernel);
     double plane = (double)layer->batch * layer->height * layer->width;
     if (plane * layer->channels > MOST_SAMPLES || plane * maps > MOST_SAMPLES)
-        return conv_err_set(err, CONV_ERR_USAGE, "--shape %s with %d maps: more than %g samples",
-                            text, maps, MOST_SAMPLES);
+        return conv_err_usage(err, "--shape %s with %d maps: more than %g samples", text, maps,
+                              MOST_SAMPLES);
     return CONV_OK;
 }
 
@@ -386,10 +376,10 @@ static enum conv_status check_codec(const struct conv_options *options, struct c
         options->machine.device_text && strncmp(options->machine.device_text, "cuda", 4) == 0;
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         if (cuda && conv_options_given(options, ignored[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s and --device %s cannot be combined",
-                                ignored[i], options->machine.device_text);
+            return conv_err_usage(err, "--%s and --device %s cannot be combined", ignored[i],
+                                  options->machine.device_text);
     if (!cuda && options->bench.images)
-        return conv_err_set(err, CONV_ERR_USAGE, "--images needs --device cuda");
+        return conv_err_usage(err, "--images needs --device cuda");
     return CONV_OK;
 }
 
@@ -405,9 +395,8 @@ static enum conv_status parse_steps(struct conv_layer_options *layer, struct con
     };
     for (int i = 0; i < 2; i++)
         if (steps[i].text && !parse_pair(steps[i].y, steps[i].x, steps[i].text, steps[i].most, 1))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--%s takes N or HEIGHTxWIDTH, from 1 to %d, not '%s'",
-                                steps[i].name, steps[i].most, steps[i].text);
+            return conv_err_usage(err, "--%s takes N or HEIGHTxWIDTH, from 1 to %d, not '%s'",
+                                  steps[i].name, steps[i].most, steps[i].text);
     return CONV_OK;
 }
 

@@ -71,14 +71,13 @@ static enum conv_status read_rank(const struct launcher *launcher, int *rank, in
 {
     const char *rank_text = look_up(launcher->rank), *size_text = look_up(launcher->size);
     if (!rank_text || !size_text)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard auto: %s is set, but %s is not; use --shard I/N",
-                            rank_text ? launcher->rank : launcher->size,
-                            rank_text ? launcher->size : launcher->rank);
+        return conv_err_usage(err, "--shard auto: %s is set, but %s is not; use --shard I/N",
+                              rank_text ? launcher->rank : launcher->size,
+                              rank_text ? launcher->size : launcher->rank);
     if (!parse(rank_text, rank) || !parse(size_text, size) || *rank >= *size)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard auto: %s=%.20s and %s=%.20s make no sense; use --shard I/N",
-                            launcher->rank, rank_text, launcher->size, size_text);
+        return conv_err_usage(err,
+                              "--shard auto: %s=%.20s and %s=%.20s make no sense; use --shard I/N",
+                              launcher->rank, rank_text, launcher->size, size_text);
     return CONV_OK;
 }
 
@@ -89,10 +88,9 @@ static enum conv_status find_rank(int *rank, int *size, struct conv_err *err)
 {
     const struct launcher *found = NULL;
     if (look_up("SLURM_ARRAY_TASK_ID"))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard auto: in a Slurm array the number of shards must be given, "
-                            "since a task cannot know how many tasks there are in total: --shard "
-                            "$SLURM_ARRAY_TASK_ID/N");
+        return conv_err_usage(
+            err, "--shard auto: in a Slurm array the number of shards must be given, since a task "
+                 "cannot know how many tasks there are in total: --shard $SLURM_ARRAY_TASK_ID/N");
     for (int i = 0; i < LAUNCHERS; i++) {
         int other = 0, others = 0;
         bool of_slurm = i == SLURM;
@@ -107,11 +105,10 @@ static enum conv_status find_rank(int *rank, int *size, struct conv_err *err)
         if (status)
             return status;
         if (found && (other != *rank || others != *size))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--shard auto: %s says %d/%d (%s), %s says %d/%d (%s); use --shard "
-                                "I/N",
-                                found->title, *rank, *size, found->rank, launchers[i].title, other,
-                                others, launchers[i].rank);
+            return conv_err_usage(
+                err, "--shard auto: %s says %d/%d (%s), %s says %d/%d (%s); use --shard I/N",
+                found->title, *rank, *size, found->rank, launchers[i].title, other, others,
+                launchers[i].rank);
         found = &launchers[i];
         *rank = other;
         *size = others;
@@ -119,12 +116,11 @@ static enum conv_status find_rank(int *rank, int *size, struct conv_err *err)
     if (found)
         return CONV_OK;
     if (is_batch_script())
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard auto: this is a batch script, which runs once for all tasks; "
-                            "start conv with srun, or use --shard I/N");
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--shard auto: none of SLURM_PROCID, OMPI_COMM_WORLD_RANK and PMI_RANK is "
-                        "set; start conv with srun or mpirun, or use --shard I/N");
+        return conv_err_usage(err, "--shard auto: this is a batch script, which runs once for all "
+                                   "tasks; start conv with srun, or use --shard I/N");
+    return conv_err_usage(err,
+                          "--shard auto: none of SLURM_PROCID, OMPI_COMM_WORLD_RANK and PMI_RANK "
+                          "is set; start conv with srun or mpirun, or use --shard I/N");
 }
 
 int conv_options_local_rank(void)
@@ -152,18 +148,16 @@ static enum conv_status parse_shard(struct conv_shard *shard, const char *text,
     if (strcmp(text, "auto") == 0)
         return find_rank(&shard->index, &shard->count, err);
     if (!parse_number(&at, &index) || *at++ != '/' || !parse_number(&at, &count) || *at)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard takes I/N, such as 0/4 for the first of four shards, or auto, "
-                            "not '%s'%s",
-                            text, text[0] == '/' ? " (a variable before the slash was empty)" : "");
+        return conv_err_usage(
+            err, "--shard takes I/N, such as 0/4 for the first of four shards, or auto, not '%s'%s",
+            text, text[0] == '/' ? " (a variable before the slash was empty)" : "");
     if (count < 1 || count > CONV_SHARD_MOST)
-        return conv_err_set(err, CONV_ERR_USAGE, "--shard %s: there are 1 to %d shards", text,
-                            CONV_SHARD_MOST);
+        return conv_err_usage(err, "--shard %s: there are 1 to %d shards", text, CONV_SHARD_MOST);
     if (index >= count)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--shard %s: shards are numbered from 0, so these are 0/%ld to %ld/%ld "
-                            "(a Slurm array: --array=0-%ld)",
-                            text, count, count - 1, count, count - 1);
+        return conv_err_usage(err,
+                              "--shard %s: shards are numbered from 0, so these are 0/%ld to "
+                              "%ld/%ld (a Slurm array: --array=0-%ld)",
+                              text, count, count - 1, count, count - 1);
     shard->index = (int)index;
     shard->count = (int)count;
     return CONV_OK;
@@ -184,7 +178,7 @@ static enum conv_status expand(struct conv_options *options, const char **name,
     if (used < size)
         used += (size_t)snprintf(space + used, size - used, "%s", from);
     if (used >= size)
-        return conv_err_set(err, CONV_ERR_USAGE, "the names with " PLACE " are too long");
+        return conv_err_usage(err, "the names with " PLACE " are too long");
     options->shard_names_used += used + 1;
     *name = space;
     return CONV_OK;
@@ -197,10 +191,10 @@ static enum conv_status refuse_shared(const struct conv_input_options *inputs, c
     if (!path || strstr(path, PLACE) || strncmp(path, "/dev/", 5) == 0 ||
         strcmp(inputs->shard_text, "auto") != 0 || inputs->shard.count == 1)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--%s %s would be one file of all %d tasks; put " PLACE
-                        " into its name, which stands for the number of the task",
-                        option, path, inputs->shard.count);
+    return conv_err_usage(err,
+                          "--%s %s would be one file of all %d tasks; put " PLACE
+                          " into its name, which stands for the number of the task",
+                          option, path, inputs->shard.count);
 }
 
 static enum conv_status expand_names(struct conv_options *options, struct conv_err *err)
@@ -235,9 +229,8 @@ enum conv_status conv_option_check_shard(struct conv_options *options, struct co
     if (options->outputs.in_place) {
         if (conv_options_given(options, "shard-by") &&
             options->inputs.shard.by == CONV_SHARD_BY_BYTES)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--shard-by bytes and --in-place cannot be combined: sizes change "
-                                "while other tasks begin");
+            return conv_err_usage(err, "--shard-by bytes and --in-place cannot be combined: sizes "
+                                       "change while other tasks begin");
         options->inputs.shard.by = CONV_SHARD_BY_NAME;
     }
     return expand_names(options, err);

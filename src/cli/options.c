@@ -35,8 +35,8 @@ static enum conv_status parse_number(uint64_t *value, const char *text, bool suf
         }
     }
     if (!good || *end)
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s takes a %s, not '%s'", name,
-                            suffix ? "size such as 512M or 2G" : "number", text);
+        return conv_err_usage(err, "--%s takes a %s, not '%s'", name,
+                              suffix ? "size such as 512M or 2G" : "number", text);
     *value = number;
     return CONV_OK;
 }
@@ -55,10 +55,9 @@ static enum conv_status parse_choice(int *value, const struct conv_option *row, 
     }
     const char *near = conv_suggest_nearest(text, row->choices, sizeof row->choices[0], count);
     if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s '%s' is unknown; did you mean '%s'? (%s)",
-                            row->name, text, near, all);
-    return conv_err_set(err, CONV_ERR_USAGE, "--%s takes one of %s, not '%s'", row->name, all,
-                        text);
+        return conv_err_usage(err, "--%s '%s' is unknown; did you mean '%s'? (%s)", row->name, text,
+                              near, all);
+    return conv_err_usage(err, "--%s takes one of %s, not '%s'", row->name, all, text);
 }
 
 // Writes the value that `text` stands for into the option's field. CONV_ERR_USAGE, with a text that
@@ -82,22 +81,22 @@ static enum conv_status store(struct conv_options *options, const struct conv_op
     case KIND_INT:
         status = parse_number(&number, text, false, row->name, err);
         if (!status && (number > (uint64_t)row->max || number < (uint64_t)row->min))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s takes %ld to %ld, not %s", row->name,
-                                row->min, row->max, text);
+            return conv_err_usage(err, "--%s takes %ld to %ld, not %s", row->name, row->min,
+                                  row->max, text);
         *(int *)(void *)field = (int)number;
         break;
     case KIND_SIZE:
     case KIND_COUNT:
         status = parse_number(&number, text, row->kind == KIND_SIZE, row->name, err);
         if (!status && number == 0 && strcmp(row->name, "seed") != 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s must be more than 0", row->name);
+            return conv_err_usage(err, "--%s must be more than 0", row->name);
         *(uint64_t *)(void *)field = number;
         break;
     case KIND_LIST: {
         struct conv_string_list *list = (struct conv_string_list *)(void *)field;
         if (list->count == CONV_OPTIONS_MAX_GLOBS)
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s can be given %d times", row->name,
-                                CONV_OPTIONS_MAX_GLOBS);
+            return conv_err_usage(err, "--%s can be given %d times", row->name,
+                                  CONV_OPTIONS_MAX_GLOBS);
         list->items[list->count++] = text;
         break;
     }
@@ -216,20 +215,17 @@ static enum conv_status refuse_foreign(const struct syntax *syntax, const struct
     char here[32], others[128] = "", name[32];
     conv_command_name(here, sizeof here, syntax->command);
     if (strcmp(row->name, "batch") == 0 && syntax->command > CONV_COMMAND_BENCH)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--batch is not an option of %s; --images N sets how many images",
-                            here);
+        return conv_err_usage(
+            err, "--batch is not an option of %s; --images N sets how many images", here);
     if (syntax->command == CONV_COMMAND_HELP)
-        return conv_err_set(err, CONV_ERR_USAGE, "for --%s write conv help %s", row->name,
-                            row->name);
+        return conv_err_usage(err, "for --%s write conv help %s", row->name, row->name);
     for (size_t i = 0; i < conv_command_count; i++) {
         enum conv_command command = conv_command_table[i].command;
         if (row->commands & 1u << command)
             conv_text_add(others, sizeof others, ", ", "%s",
                           conv_command_name(name, sizeof name, command));
     }
-    return conv_err_set(err, CONV_ERR_USAGE, "--%s is not an option of %s, but of %s", row->name,
-                        here, others);
+    return conv_err_usage(err, "--%s is not an option of %s, but of %s", row->name, here, others);
 }
 
 // `name`: of a long option, or NULL; then `letter`.
@@ -250,18 +246,15 @@ static enum conv_status explain_unknown(const struct syntax *syntax, const char 
     for (size_t i = 0; i < conv_option_synonym_count; i++) {
         const struct conv_option_synonym *row = &conv_option_synonyms[i];
         if (name ? row->name && strcmp(row->name, name) == 0 : row->letter && row->letter == letter)
-            return conv_err_set(err, CONV_ERR_USAGE, "unknown option '%s'; %s", written,
-                                row->advice);
+            return conv_err_usage(err, "unknown option '%s'; %s", written, row->advice);
     }
     for (size_t i = 0; i < syntax->count; i++)
         names[i] = syntax->rows[i]->name;
     const char *near =
         name ? conv_suggest_nearest(name, names, sizeof names[0], syntax->count) : NULL;
     if (near)
-        return conv_err_set(err, CONV_ERR_USAGE, "unknown option '%s'; did you mean '--%s'?",
-                            written, near);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown option '%s' (conv --help lists all)",
-                        written);
+        return conv_err_usage(err, "unknown option '%s'; did you mean '--%s'?", written, near);
+    return conv_err_usage(err, "unknown option '%s' (conv --help lists all)", written);
 }
 
 // Called after getopt_long returned '?' or ':' (`missing`): explains what is wrong with `word`.
@@ -272,11 +265,11 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     const char *filter = word + strspn(word, "-");
     int count;
     if (!conv_filter_parse_chain(filters, &count, filter, &(struct conv_filter_settings){0}, NULL))
-        return conv_err_set(err, CONV_ERR_USAGE, "filters have no dash: conv %s ...", filter);
+        return conv_err_usage(err, "filters have no dash: conv %s ...", filter);
     if (strncmp(word, "--", 2) != 0) {
         const struct conv_option *row = missing ? find_letter(syntax, optopt) : NULL;
         if (row)
-            return conv_err_set(err, CONV_ERR_USAGE, "-%c takes an argument: %s", optopt, row->arg);
+            return conv_err_usage(err, "-%c takes an argument: %s", optopt, row->arg);
         return explain_unknown(syntax, NULL, optopt, err);
     }
     char name[64];
@@ -285,15 +278,12 @@ static enum conv_status explain(const struct syntax *syntax, const char *word, b
     for (size_t i = 0; i < syntax->count; i++) {
         const struct conv_option *row = syntax->rows[i];
         if (strcmp(row->name, name) == 0 || (missing && optopt == (int)i + 256))
-            return row->arg
-                       ? conv_err_set(err, CONV_ERR_USAGE, "--%s takes an argument: %s", row->name,
-                                      row->arg)
-                       : conv_err_set(err, CONV_ERR_USAGE, "--%s takes no argument", row->name);
+            return row->arg ? conv_err_usage(err, "--%s takes an argument: %s", row->name, row->arg)
+                            : conv_err_usage(err, "--%s takes no argument", row->name);
         prefixed += strncmp(row->name, name, strlen(name)) == 0;
     }
     if (prefixed > 1)
-        return conv_err_set(err, CONV_ERR_USAGE, "'--%s' is ambiguous (conv --help lists all)",
-                            name);
+        return conv_err_usage(err, "'--%s' is ambiguous (conv --help lists all)", name);
     return explain_unknown(syntax, name, 0, err);
 }
 

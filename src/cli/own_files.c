@@ -65,8 +65,8 @@ static enum conv_status compare(struct check *check, const char *path, int fd, b
         const struct own_file *own = &check->own[i];
         if (own->known && conv_paths_is_same(&own->identity, &other) &&
             !is_harmless(&other, written))
-            return conv_err_set(check->err, CONV_ERR_USAGE, "--%s %s is %s%s%s; name another file",
-                                own->option, own->path, what, path ? " " : "", path ? path : "");
+            return conv_err_usage(check->err, "--%s %s is %s%s%s; name another file", own->option,
+                                  own->path, what, path ? " " : "", path ? path : "");
     }
     return CONV_OK;
 }
@@ -78,9 +78,8 @@ static enum conv_status compare_each_other(struct check *check)
             const struct own_file *a = &check->own[j], *b = &check->own[i];
             if (a->known && b->known && conv_paths_is_same(&a->identity, &b->identity) &&
                 !is_harmless(&a->identity, true))
-                return conv_err_set(check->err, CONV_ERR_USAGE,
-                                    "--%s %s and --%s %s are the same file", a->option, a->path,
-                                    b->option, b->path);
+                return conv_err_usage(check->err, "--%s %s and --%s %s are the same file",
+                                      a->option, a->path, b->option, b->path);
         }
     return CONV_OK;
 }
@@ -159,10 +158,9 @@ static enum conv_status check_place(struct check *check, const char *folder, con
         const struct own_file *own = &check->own[i];
         if (own->known && looks_like_image(&check->options->inputs, own->path) &&
             conv_paths_relation(folder, own->path) == CONV_PATHS_NESTED)
-            return conv_err_set(check->err, CONV_ERR_USAGE,
-                                "--%s %s is named like an image in the %s folder; name another "
-                                "file",
-                                own->option, own->path, what);
+            return conv_err_usage(
+                check->err, "--%s %s is named like an image in the %s folder; name another file",
+                own->option, own->path, what);
     }
     return CONV_OK;
 }
@@ -175,10 +173,9 @@ static enum conv_status check_path(const char *option, const char *path, struct 
     struct conv_err other;
     if (conv_paths_head(path, head, sizeof head) == sizeof head &&
         !conv_formats_check(&format, head, sizeof head, true, &other))
-        return conv_err_set(err, CONV_ERR_USAGE, "--%s would overwrite the image %s", option, path);
+        return conv_err_usage(err, "--%s would overwrite the image %s", option, path);
     if (strcmp(path, "-") == 0)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s takes a file; only --json is for standard output", option);
+        return conv_err_usage(err, "--%s takes a file; only --json is for standard output", option);
     return CONV_OK;
 }
 
@@ -192,8 +189,8 @@ enum conv_status conv_own_files_check(const struct conv_options *options,
         struct own_file *own = &check.own[i];
         // A closed descriptor's number may become that of a file which the run itself opens.
         if (conv_paths_descriptor(own->path) >= 0 && !conv_paths_exists(own->path))
-            return conv_err_set(err, CONV_ERR_USAGE, "--%s %s: the descriptor is not open",
-                                own->option, own->path);
+            return conv_err_usage(err, "--%s %s: the descriptor is not open", own->option,
+                                  own->path);
         own->known = conv_paths_identify(&own->identity, own->path);
         if (own->path != options->outputs.resume_path) // conv_journal_open checks the journal
             status = check_path(own->option, own->path, err);

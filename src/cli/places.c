@@ -90,19 +90,18 @@ enum conv_status conv_places_check_standard(const struct conv_options *options, 
     if (!output || !conv_paths_is_standard(output))
         return CONV_OK;
     if (options->report.json)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--json and the %s cannot both go to standard output; use --report",
-                            what);
+        return conv_err_usage(
+            err, "--json and the %s cannot both go to standard output; use --report", what);
     if (writes && isatty(STDOUT_FILENO))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the %s is not written to a terminal; redirect standard output, or "
-                            "name an output file",
-                            what);
+        return conv_err_usage(
+            err,
+            "the %s is not written to a terminal; redirect standard output, or name an output file",
+            what);
     if (writes && !options->report.quiet && conv_standard_is_shared())
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "standard output and standard error are the same file: messages would "
-                            "get into the %s; separate them, or use --quiet",
-                            what);
+        return conv_err_usage(err,
+                              "standard output and standard error are the same file: messages "
+                              "would get into the %s; separate them, or use --quiet",
+                              what);
     return CONV_OK;
 }
 
@@ -154,12 +153,11 @@ static enum conv_status add(struct conv_operand_ranges *ranges, char *name, stru
     ranges->names = names ? names : ranges->names;
     if (name && ranges->count == MOST_INPUTS) {
         free(name);
-        return conv_err_set(err, CONV_ERR_USAGE, "the ranges name more than %d inputs",
-                            MOST_INPUTS);
+        return conv_err_usage(err, "the ranges name more than %d inputs", MOST_INPUTS);
     }
     if (!name || !names) {
         free(name);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of inputs");
+        return conv_err_memory(err, "no memory for the names of inputs");
     }
     ranges->names[ranges->count++] = name;
     return CONV_OK;
@@ -179,7 +177,7 @@ static enum conv_status expand(struct conv_operand_ranges *ranges, const char *n
         int size = snprintf(next, sizeof next, "%.*s%0*ld%s", (int)(range.begin - name), name,
                             range.digits, i, range.end);
         if (size >= (int)sizeof next)
-            return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+            return conv_err_limit(err, "path too long");
         status = expand(ranges, next, err);
         if (i == range.last)
             break;

@@ -29,9 +29,9 @@ static enum conv_status check_output(const struct conv_options *options, struct 
     for (int i = 1; i < options->operand_count; i++)
         if (stat(options->operands[i], &input) == 0 && input.st_dev == output.st_dev &&
             input.st_ino == output.st_ino)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--report %s is one of the reports to merge; name another file",
-                                options->report.path);
+            return conv_err_usage(err,
+                                  "--report %s is one of the reports to merge; name another file",
+                                  options->report.path);
     return CONV_OK;
 }
 
@@ -144,7 +144,7 @@ int conv_report_merge_main(const struct conv_options *options)
     int code = CONV_EXIT_OK;
     enum conv_status status;
     if (options->operand_count < 2 || strcmp(options->operands[0], "merge") != 0)
-        status = conv_err_set(&err, CONV_ERR_USAGE, "conv report takes: merge REPORT...");
+        status = conv_err_usage(&err, "conv report takes: merge REPORT...");
     else
         status = conv_merge_open(&merge, &err);
     if (!status)

@@ -412,8 +412,7 @@ int conv_run_layer(const struct conv_options *options, const struct conv_layer_s
     struct conv_err err = {0};
     uint64_t start_ns = conv_clock_ns();
     struct run *run = calloc(1, sizeof *run);
-    enum conv_status status =
-        run ? CONV_OK : conv_err_set(&err, CONV_ERR_MEMORY, "no memory for the run");
+    enum conv_status status = run ? CONV_OK : conv_err_memory(&err, "no memory for the run");
     // Before the handlers are installed: reading a filter from a pipe without a writer then ends at
     // the first signal.
     if (!status && !setup) {

@@ -27,9 +27,8 @@ static enum conv_status check_terminal(const struct conv_output_options *outputs
 {
     for (int i = 0; i < count && !outputs->dry_run; i++)
         if (is_standard(inputs[i]) && isatty(STDIN_FILENO))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "an image is not read from a terminal; redirect standard input, or "
-                                "name an input file");
+            return conv_err_usage(err, "an image is not read from a terminal; redirect standard "
+                                       "input, or name an input file");
     return CONV_OK;
 }
 
@@ -39,13 +38,13 @@ static enum conv_status check_batch(const struct conv_input_options *selected,
 {
     for (int i = 0; i < count && selected->watch; i++)
         if (!conv_paths_is_folder(inputs[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--watch takes folders; %s is %s", inputs[i],
-                                conv_paths_exists(inputs[i]) ? "a file" : "not there");
+            return conv_err_usage(err, "--watch takes folders; %s is %s", inputs[i],
+                                  conv_paths_exists(inputs[i]) ? "a file" : "not there");
     for (int i = 0; i < count && selected->batch; i++)
         if (!conv_paths_is_folder(inputs[i]))
-            return conv_err_set(err, CONV_ERR_USAGE, "--batch takes folders; %s is %s", inputs[i],
-                                conv_paths_exists(inputs[i]) ? "a file: omit --batch"
-                                                             : "not there");
+            return conv_err_usage(err, "--batch takes folders; %s is %s", inputs[i],
+                                  conv_paths_exists(inputs[i]) ? "a file: omit --batch"
+                                                               : "not there");
     return CONV_OK;
 }
 
@@ -117,16 +116,15 @@ static enum conv_status check_format_text(const struct conv_output_options *outp
     bool to_archive = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
     bool files = strcmp(text, "files") == 0;
     if (!conv_walk_reads_archives(walk) && (files || !to_archive))
-        return conv_err_set(err, CONV_ERR_USAGE, "--format %s: no input is an archive%s", text,
-                            files ? "" : ", nor is the output; --to says the format of images");
+        return conv_err_usage(err, "--format %s: no input is an archive%s", text,
+                              files ? "" : ", nor is the output; --to says the format of images");
     int count = 0;
     const struct conv_archive_target *targets = to_archive ? conv_walk_targets(walk, &count) : NULL;
     for (int i = 0; i < count; i++) {
         const struct conv_archive_format *named = conv_archive_of_path(targets[i].path);
         if (named && (files || (named != conv_archive_of_name(text) && !reads_stream(places))))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "--format %s contradicts the name of the output, %s", text,
-                                targets[i].path);
+            return conv_err_usage(err, "--format %s contradicts the name of the output, %s", text,
+                                  targets[i].path);
     }
     return CONV_OK;
 }
@@ -139,10 +137,10 @@ static enum conv_status check_archives(const struct conv_options *options, const
     bool writes = conv_walk_shape(walk)->sink == CONV_SINK_ARCHIVE;
     bool reads = conv_walk_reads_archives(walk);
     if (options->command == CONV_COMMAND_LAYER && writes)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "results are .npy files, not members of an archive: name a folder, or "
-                            "a .npy file for all, instead of %s",
-                            output);
+        return conv_err_usage(err,
+                              "results are .npy files, not members of an archive: name a folder, "
+                              "or a .npy file for all, instead of %s",
+                              output);
     const struct {
         bool applies;
         const char *text;
@@ -157,7 +155,7 @@ static enum conv_status check_archives(const struct conv_options *options, const
     };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         if (refusals[i].applies)
-            return conv_err_set(err, CONV_ERR_USAGE, "%s", refusals[i].text);
+            return conv_err_usage(err, "%s", refusals[i].text);
     return CONV_OK;
 }
 
@@ -181,10 +179,11 @@ static enum conv_status parse_format(struct conv_archive_settings *archives,
     archives->format = conv_archive_of_name(text);
     return archives->format
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_USAGE,
-                              "--format %s: no such format of archives (tar, zip, tar.gz, tar.zst, "
-                              "tar.xz, tar.bz2, 7z or files); --to says the format of images",
-                              text);
+               : conv_err_usage(
+                     err,
+                     "--format %s: no such format of archives (tar, zip, tar.gz, tar.zst, tar.xz, "
+                     "tar.bz2, 7z or files); --to says the format of images",
+                     text);
 }
 
 static enum conv_status check_operands(const struct conv_options *options,
@@ -195,14 +194,13 @@ static enum conv_status check_operands(const struct conv_options *options,
     if (places->input_count >= least)
         return CONV_OK;
     if (!places->last_is_output)
-        return conv_err_set(err, CONV_ERR_USAGE, "the input is missing: conv %s %s INPUT...",
-                            filter,
-                            options->outputs.in_place ? "--in-place"
-                            : options->outputs.beside ? "--beside --suffix TEXT"
-                                                      : "--output FOLDER");
-    return conv_err_set(err, CONV_ERR_USAGE, "%s missing: conv %s %sOUTPUT (see conv -h)",
-                        places->output ? "the output is" : "input and output are", filter,
-                        options->inputs.files_from ? "[INPUT] " : "INPUT... ");
+        return conv_err_usage(err, "the input is missing: conv %s %s INPUT...", filter,
+                              options->outputs.in_place ? "--in-place"
+                              : options->outputs.beside ? "--beside --suffix TEXT"
+                                                        : "--output FOLDER");
+    return conv_err_usage(err, "%s missing: conv %s %sOUTPUT (see conv -h)",
+                          places->output ? "the output is" : "input and output are", filter,
+                          options->inputs.files_from ? "[INPUT] " : "INPUT... ");
 }
 
 // Checks what can be checked before anything is opened. Fills in the places.
@@ -245,11 +243,10 @@ static enum conv_status check_collected(struct conv_run_inputs *inputs,
     inputs->collects = options->command == CONV_COMMAND_LAYER && any && end && end > output &&
                        strcmp(end, ".npy") == 0;
     if (inputs->collects && conv_paths_is_folder(output))
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", output);
+        return conv_err_usage(err, "the output %s is a folder", output);
     if (inputs->collects && (options->outputs.update || options->outputs.resume_path))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "--%s compares files; %s is one file for all images",
-                            options->outputs.update ? "update" : "resume", output);
+        return conv_err_usage(err, "--%s compares files; %s is one file for all images",
+                              options->outputs.update ? "update" : "resume", output);
     return CONV_OK;
 }
 
@@ -259,9 +256,8 @@ static enum conv_status check_suffix(const struct conv_output_options *outputs,
     bool folder = shape->sink == CONV_SINK_FOLDER || shape->sink == CONV_SINK_NONE;
     if (!outputs->suffix || folder)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "--suffix is for results in a folder or with --beside; the output has a "
-                        "name already");
+    return conv_err_usage(
+        err, "--suffix is for results in a folder or with --beside; the output has a name already");
 }
 
 // On a terminal: an image or archive that the last operand names may be an input whose output was
@@ -306,11 +302,11 @@ static enum conv_status check_below(const struct conv_operands_shape *shape, con
     if (dir)
         closedir(dir);
     return entries <= 2 ? CONV_OK
-                        : conv_err_set(err, CONV_ERR_USAGE,
-                                       "%s lies inside the input and is not empty: its images are "
-                                       "not filtered, and may be replaced (--force allows that; "
-                                       "--skip-existing, --update and --backup keep them)",
-                                       output);
+                        : conv_err_usage(err,
+                                         "%s lies inside the input and is not empty: its images "
+                                         "are not filtered, and may be replaced (--force allows "
+                                         "that; --skip-existing, --update and --backup keep them)",
+                                         output);
 }
 
 // Checks that depend on what the walk has found.

@@ -183,7 +183,7 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
     struct conv_options usual;
     FILE *out = open_memstream(text, &size);
     if (!out)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
+        return conv_err_memory(err, "no memory for the settings");
     conv_options_set_defaults(&usual);
     print_parsed(out, settings);
     for (size_t i = 0; i < conv_option_count; i++) {
@@ -199,7 +199,7 @@ enum conv_status conv_settings_text(char **text, const struct conv_settings *set
     if (fclose(out) == 0 && !failed && *text) // closing needs memory, too
         return CONV_OK;
     free(*text);
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the settings");
+    return conv_err_memory(err, "no memory for the settings");
 }
 
 // --- the journal ---------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ static enum conv_status open_kernel(const struct verify *verify, struct kernel *
     if (!kernel->reason[0])
         snprintf(kernel->reason, sizeof kernel->reason, "not for this filter or this %s",
                  kernel->context == verify->cpu ? "CPU" : "GPU");
-    return is_definition ? conv_err_set(err, CONV_ERR_USAGE, "%s", kernel->reason) : CONV_OK;
+    return is_definition ? conv_err_usage(err, "%s", kernel->reason) : CONV_OK;
 }
 
 // Opens every kernel that can run the filter of the first operand, on the devices of the options.
@@ -141,7 +141,7 @@ static enum conv_status open_kernels(struct verify *verify, struct conv_err *err
         return status;
     verify->kernels = calloc((size_t)count, sizeof *verify->kernels);
     if (!verify->kernels)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d kernels", count);
+        return conv_err_memory(err, "no memory for %d kernels", count);
     for (; verify->kernel_count < count && !status; verify->kernel_count++) {
         struct kernel *kernel = &verify->kernels[verify->kernel_count];
         kernel->name = conv_kernel_name(verify->kernel_count, &device);
@@ -258,8 +258,8 @@ static enum conv_status reserve_images(struct verify *verify, struct conv_err *e
         verify->memory = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, 3 * each);
         verify->memory_size = verify->memory ? 3 * each : 0;
         if (!verify->memory)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image of %d x %d pixels",
-                                shape->width, shape->height);
+            return conv_err_memory(err, "no memory for an image of %d x %d pixels", shape->width,
+                                   shape->height);
     }
     conv_image_lay_out(&verify->input, shape, verify->memory);
     conv_image_lay_out(&verify->expected, shape, verify->memory + each);
@@ -294,8 +294,7 @@ static bool verify_image(struct verify *verify, const struct conv_item *item,
 {
     *status = conv_image_reader_read(&verify->reader, item, err);
     if (!*status && verify->reader.header.shape.depth > 16)
-        *status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                               "float32 samples; images of 8 and 16 bits are read");
+        *status = conv_err_unsupported(err, "float32 samples; images of 8 and 16 bits are read");
     if (!*status)
         *status = reserve_images(verify, err);
     if (!*status)
@@ -368,8 +367,8 @@ static enum conv_status check_filter(const struct conv_options *options, struct 
     int count = 0;
     const char *kernel = options->filter.settings.kernel;
     if (is_pipe(options->operands[0]) || (kernel && *kernel == '@' && is_pipe(kernel + 1)))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv verify reads the matrix several times: name a file, not a pipe");
+        return conv_err_usage(
+            err, "conv verify reads the matrix several times: name a file, not a pipe");
     return conv_commands_parse_chain(options, options->operands[0], filters, &count, err);
 }
 
@@ -386,8 +385,7 @@ int conv_verify_main(const struct conv_options *options)
     };
     enum conv_status status = CONV_OK;
     if (options->operand_count < 2)
-        status =
-            conv_err_set(&err, CONV_ERR_USAGE, "conv verify takes a filter and images or folders");
+        status = conv_err_usage(&err, "conv verify takes a filter and images or folders");
     if (!status)
         status = check_filter(options, &err);
     conv_places_fill_reading_walk(&options->inputs, options->operands + 1,

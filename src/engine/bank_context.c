@@ -52,10 +52,10 @@ enum conv_status conv_pooling_parse(struct conv_pooling *pooling, const char *te
     }
     if (good)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown pooling '%s': write mean, std, max and energy, each at most "
-                        "once, and a grid of 1 to %d cells per side, for example mean,std:4",
-                        text, CONV_POOL_MAX_GRID);
+    return conv_err_usage(err,
+                          "unknown pooling '%s': write mean, std, max and energy, each at most "
+                          "once, and a grid of 1 to %d cells per side, for example mean,std:4",
+                          text, CONV_POOL_MAX_GRID);
 }
 
 // --- separable steps -----------------------------------------------------------------------------
@@ -177,7 +177,7 @@ static enum conv_status make_separable(struct conv_bank_step *step, const struct
     step->array_bytes = rows + columns + conv_image_align(slots * sizeof(int32_t), ARRAY_ALIGN);
     uint8_t *arrays = step->arrays = aligned_alloc(ARRAY_ALIGN, step->array_bytes);
     if (!arrays)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+        return conv_err_memory(err, "no memory for a filter bank");
     memset(arrays, 0, step->array_bytes);
     struct builder builder = {
         .rows = (float *)arrays,
@@ -239,7 +239,7 @@ static enum conv_status make_dense(struct conv_bank_step *step,
     float *weights = malloc((size_t)filters * (size_t)taps * sizeof *weights);
     step->weights = weights;
     if (!weights)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+        return conv_err_memory(err, "no memory for a filter bank");
     for (int i = 0; i < filters; i++) {
         int from = step->kind == CONV_BANK_STEP_DENSE ? map[i].first : map->first + i;
         for (int k = 0; k < taps; k++)
@@ -280,7 +280,7 @@ static enum conv_status make_steps(struct conv_bank_steps *steps,
     *steps = (struct conv_bank_steps){.maps = bank->map_count};
     steps->steps = calloc((size_t)bank->map_count, sizeof *steps->steps);
     if (!steps->steps)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+        return conv_err_memory(err, "no memory for a filter bank");
     enum conv_status status = CONV_OK;
     for (int map = 0; map < bank->map_count && !status;) {
         struct conv_bank_step *step = &steps->steps[steps->count++];
@@ -322,7 +322,7 @@ enum conv_status conv_bank_context_open(struct conv_bank_context **out,
     struct conv_bank_context *context = calloc(1, sizeof *context);
     unsigned offers;
     if (!context)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a filter bank");
+        return conv_err_memory(err, "no memory for a filter bank");
     context->config = *config;
     context->config.bank = NULL;
     context->ops = conv_engine_devices[config->place];
@@ -395,9 +395,9 @@ enum conv_status conv_bank_context_run(struct conv_bank_context *context,
 {
     int grid = context->config.pool.count ? context->config.pool.grid : 1;
     if (shape->height < grid || shape->width < grid)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the image of %dx%d pixels is smaller than the grid of %dx%d cells",
-                            shape->width, shape->height, grid, grid);
+        return conv_err_usage(err,
+                              "the image of %dx%d pixels is smaller than the grid of %dx%d cells",
+                              shape->width, shape->height, grid, grid);
     return context->ops->tensors->bank_run(stream, context, shape->height, shape->width, images,
                                            src, dst, err);
 }

@@ -12,7 +12,7 @@ static enum conv_status no_variant(const char *name, enum conv_place place, stru
 {
     const char *device = conv_place_word(place);
     if (!name)
-        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can run this filter", device);
+        return conv_err_usage(err, "no %s kernel can run this filter", device);
     const char *names[MOST_NAMES];
     char what[32];
     size_t count = 0;
@@ -24,8 +24,7 @@ static enum conv_status no_variant(const char *name, enum conv_place place, stru
     snprintf(what, sizeof what, "%s kernel", device);
     return conv_suggest_choice(what, name, names, sizeof names[0], count, err) < 0
                ? CONV_ERR_USAGE
-               : conv_err_set(err, CONV_ERR_USAGE, "kernel '%s' cannot run this filter on this %s",
-                              name, device);
+               : conv_err_usage(err, "kernel '%s' cannot run this filter on this %s", name, device);
 }
 
 // The plans of an op whose stencils are set.
@@ -46,9 +45,9 @@ static enum conv_status choose_kernels(struct conv_chain_op *op,
         any = any || variant[d];
     }
     if (!any)
-        return config->kernel ? conv_err_set(err, CONV_ERR_USAGE, "not for this filter or this %s",
-                                             conv_place_word(place))
-                              : no_variant(config->variant, place, err);
+        return config->kernel
+                   ? conv_err_usage(err, "not for this filter or this %s", conv_place_word(place))
+                   : no_variant(config->variant, place, err);
     for (int d = 0; d < depths; d++) {
         if (!variant[d])
             variant[d] =

@@ -12,7 +12,7 @@ static enum conv_status cpu_open(struct conv_backend **out,
     size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
     struct conv_backend *backend = calloc(1, sizeof *backend + chain_size);
     if (!backend)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
+        return conv_err_memory(err, "no memory for the filters");
     backend->op_count = config->filter_count;
     backend->alpha = config->alpha;
     backend->alpha_kept = config->alpha_kept;

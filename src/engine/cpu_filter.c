@@ -62,7 +62,7 @@ enum conv_status conv_cpu_stream_open(struct conv_backend *backend, struct conv_
 {
     struct conv_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU stream");
+        return conv_err_memory(err, "no memory for a CPU stream");
     stream->backend = backend;
     *out = stream;
     return CONV_OK;
@@ -99,8 +99,7 @@ static enum conv_status reserve_scratch(struct conv_stream *stream, size_t size,
     drop_scratch(stream);
     stream->scratch = alloc_scratch(size);
     if (!stream->scratch)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB of kernel scratch",
-                            size >> 10);
+        return conv_err_memory(err, "no memory for %zu KiB of kernel scratch", size >> 10);
     stream->scratch_size = size;
     return CONV_OK;
 }
@@ -574,7 +573,7 @@ enum conv_status conv_cpu_filter_run(struct conv_backend *filter, const conv_ima
         tasks += (sources[i].height + (int64_t)rows - 1) / rows;
     }
     if (tasks > INT_MAX) {
-        status = conv_err_set(err, CONV_ERR_LIMIT, "too many images for one call");
+        status = conv_err_limit(err, "too many images for one call");
     } else {
         conv_lock_init(&run->lock);
         conv_workers_run(filter->device->workers, run->threads, run_task, run, (int)tasks);

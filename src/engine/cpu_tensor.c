@@ -40,9 +40,9 @@ static enum conv_status reserve(struct conv_tensor_memory *memory, size_t size, 
     size_t rounded = size > SIZE_MAX - ALIGN ? 0 : (size + ALIGN - 1) / ALIGN * ALIGN;
     memory->data = rounded ? aligned_alloc(ALIGN, rounded) : NULL;
     memory->size = memory->data ? rounded : 0;
-    return memory->data ? CONV_OK
-                        : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of %s",
-                                       (size >> 20) + 1, what);
+    return memory->data
+               ? CONV_OK
+               : conv_err_memory(err, "no memory for %zu MiB of %s", (size >> 20) + 1, what);
 }
 
 static enum conv_status open_cpu(int, unsigned *offers, struct conv_err *)
@@ -56,7 +56,7 @@ static enum conv_status open_stream(int, struct conv_workers *workers, int threa
 {
     *stream = calloc(1, sizeof **stream);
     if (!*stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CPU stream");
+        return conv_err_memory(err, "no memory for a CPU stream");
     (*stream)->workers = workers;
     (*stream)->threads = threads;
     return CONV_OK;
@@ -315,7 +315,7 @@ static enum conv_status run_bank(struct conv_tensor_stream *stream,
     enum conv_status status = CONV_OK;
     size_t in, out;
     if (!conv_bank_context_bytes(bank, height, width, &in, &out))
-        return conv_err_set(err, CONV_ERR_MEMORY, "the maps are too large");
+        return conv_err_memory(err, "the maps are too large");
     for (int64_t i = 0; i < images && !status; i++)
         status = run_image(stream, bank, &shape, (const uint8_t *)src + (size_t)i * in,
                            dst + (size_t)i * (out / sizeof *dst), err);

@@ -130,7 +130,7 @@ static enum conv_status open_chain(struct conv_backend **out,
     size_t chain_size = (size_t)config->filter_count * sizeof(struct conv_chain_op);
     struct conv_backend *backend = calloc(1, sizeof *backend + chain_size);
     if (!backend)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the filters");
+        return conv_err_memory(err, "no memory for the filters");
     backend->device = config->device;
     backend->context = config->context;
     backend->op_count = config->filter_count;
@@ -261,7 +261,7 @@ static enum conv_status cuda_context_open(struct conv_device_context *device, st
         return status;
     device->own = calloc(1, sizeof *device->own);
     if (!device->own)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     status = cuda_enter(device, &previous, err);
     if (status)
         return status;

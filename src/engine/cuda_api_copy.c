@@ -224,7 +224,7 @@ static enum conv_status transfer_host(struct conv_device_context *device, const 
     enum conv_status status = CONV_OK;
     struct transfer *transfer = calloc(1, sizeof *transfer);
     if (!transfer)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     for (int up = 1; up >= 0 && !status; up--) {
         *transfer = (struct transfer){.device = device, .up = up};
         status = transfer_all(transfer, results, sources, count, err);

@@ -294,7 +294,7 @@ static enum conv_status queue_part(struct encoding *encoding, struct queued_part
     size_t planes = place_planes(encoding, first, end);
     fill_table(encoding, batch.h_entries, first, end, NULL);
     if (ops->plan_encoding(&batch.plan, batch.h_entries, batch.count))
-        return conv_err_set(err, CONV_ERR_MEMORY, "the part is too large to be encoded on CUDA");
+        return conv_err_memory(err, "the part is too large to be encoded on CUDA");
     size_t d_table = conv_cuda_part_align(planes),
            scratch = d_table + conv_cuda_part_align(table_bytes);
     queued->output = scratch + conv_cuda_part_align(batch.plan.scratch_bytes);

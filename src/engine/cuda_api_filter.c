@@ -63,7 +63,7 @@ static enum conv_status open_pixels(struct pixels **out, const struct conv_backe
         return status;
     struct pixels *pixels = calloc(1, sizeof *pixels + (size_t)count * sizeof pixels->ops[0]);
     if (!pixels)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     bool can = true;
     for (int i = 0; i < count && can; i++) {
         plans[i] = &pixels->ops[i].plan;
@@ -270,7 +270,7 @@ enum conv_status conv_cuda_views_open(struct conv_cuda_views **out,
 {
     struct conv_cuda_views *views = calloc(1, sizeof *views);
     if (!views)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     views->device = config->context;
     views->backend = backend;
     views->alpha = config->alpha;
@@ -592,7 +592,7 @@ static enum conv_status reserve_planes(struct conv_cuda_views *filter, size_t co
     free(filter->planes);
     filter->planes = calloc(count, sizeof *filter->planes);
     filter->plane_room = filter->planes ? count : 0;
-    return filter->planes ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return filter->planes ? CONV_OK : conv_err_memory(err, "out of memory");
 }
 
 // Images of one shape.

@@ -34,11 +34,10 @@ static enum conv_status report_no_device(struct conv_err *err, cudaError_t code)
         return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA driver on this machine");
     (void)cudaDriverGetVersion(&driver);
     if (code == cudaErrorInsufficientDriver)
-        return conv_err_set(err, CONV_ERR_DEVICE,
-                            "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d or "
-                            "newer",
-                            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-                            CUDART_VERSION % 1000 / 10);
+        return conv_err_set(
+            err, CONV_ERR_DEVICE,
+            "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d or newer",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     return conv_err_set(err, CONV_ERR_DEVICE, "no CUDA device: %s", cudaGetErrorString(code));
 }
 

@@ -82,7 +82,7 @@ enum conv_status conv_cuda_stream_open(struct conv_backend *backend, struct conv
 {
     struct conv_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
+        return conv_err_memory(err, "no memory for a CUDA stream");
     stream->backend = backend;
     enum conv_status status = fill_stream(stream, bytes, err);
     if (status)

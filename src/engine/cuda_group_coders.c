@@ -316,7 +316,7 @@ static enum conv_status copy_group(struct conv_stream *stream, struct conv_group
         group->images[i].encoded += of->to - of->from;
     }
     if (bytes > group->capacity)
-        return conv_err_set(err, CONV_ERR_MEMORY, "CUDA encoded more than fits into the buffer");
+        return conv_err_memory(err, "CUDA encoded more than fits into the buffer");
     if (group->memory) {
         enum conv_status status = group->memory->acquire_out(group->memory, bytes, err);
         if (status)

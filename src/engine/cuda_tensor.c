@@ -85,7 +85,7 @@ static enum conv_status open_stream(int device, struct conv_workers *, int,
 {
     struct conv_tensor_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a CUDA stream");
+        return conv_err_memory(err, "no memory for a CUDA stream");
     stream->device = device;
     enum conv_status status = conv_cuda_device_use(device, err);
     if (!status) {
@@ -242,7 +242,7 @@ static enum conv_status run_layer(struct conv_tensor_stream *stream,
                                   &in, &out) ||
         __builtin_mul_overflow(in, (size_t)all, &all_in) ||
         __builtin_mul_overflow(out, (size_t)all, &all_out))
-        return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
+        return conv_err_memory(err, "the batch is too large");
     enum conv_status status = conv_cuda_device_use(stream->device, err);
     if (!status)
         status = reserve_device(stream, prepared, all_in, all_out, err);
@@ -456,7 +456,7 @@ static enum conv_status run_bank(struct conv_tensor_stream *stream,
         __builtin_mul_overflow(in, (size_t)images, &in) ||
         __builtin_mul_overflow((size_t)height * (size_t)width * sizeof(float) * (size_t)steps->maps,
                                (size_t)images, &total))
-        return conv_err_set(err, CONV_ERR_MEMORY, "the batch is too large");
+        return conv_err_memory(err, "the batch is too large");
     enum conv_status status = conv_cuda_device_use(stream->device, err);
     if (!status)
         status = reserve(&stream->d_in, in + SLACK, err);

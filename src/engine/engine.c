@@ -37,7 +37,7 @@ enum conv_status conv_device_context_open(struct conv_device_context **out,
 {
     struct conv_device_context *device = calloc(1, sizeof *device);
     if (!device)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     *device = (struct conv_device_context){.ops = ops, .ordinal = ordinal, .threads = threads};
     enum conv_status status = conv_workers_open(&device->workers, threads, err);
     if (!status)
@@ -107,7 +107,7 @@ enum conv_status conv_async_open_start(struct conv_async_open **out,
     size_t filters_size = (size_t)config->filter_count * sizeof config->filters[0];
     struct conv_async_open *async = calloc(1, sizeof *async + filters_size);
     if (!async)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to open a device");
+        return conv_err_memory(err, "no memory to open a device");
     async->ops = ops;
     async->config = *config;
     async->config.filters = async->filters;

@@ -44,7 +44,7 @@ static enum conv_status no_variant(const struct conv_layer_context *context, str
 {
     const char *device = conv_place_word(context->ops->place);
     if (!context->variant)
-        return conv_err_set(err, CONV_ERR_USAGE, "no %s kernel can do this layer", device);
+        return conv_err_usage(err, "no %s kernel can do this layer", device);
     return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_VARIANT,
                            "%s: cannot do this layer at this precision on this %s",
                            context->variant, device);
@@ -81,7 +81,7 @@ static enum conv_status find_places(struct conv_layer_plan *plan, uint32_t *pack
     if (!numbers || !marked) {
         free(marked);
         free(numbers);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of the weights");
+        return conv_err_memory(err, "no memory for the places of the weights");
     }
     plan->layer.weights = (const float *)(const void *)numbers;
     plan->layer.bias = plan->layer.weights + weights;
@@ -100,9 +100,9 @@ static enum conv_status find_places(struct conv_layer_plan *plan, uint32_t *pack
     plan->packed = packed;
     free(marked);
     free(numbers);
-    return moves ? CONV_OK
-                 : conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s needs the weights in advance",
-                                plan->variant->name);
+    return moves
+               ? CONV_OK
+               : conv_err_unsupported(err, "%s needs the weights in advance", plan->variant->name);
 }
 
 static bool is_library(const struct conv_layer_context *context)
@@ -136,8 +136,7 @@ static enum conv_status fill_plan(const struct conv_layer_context *context,
     if (packed > 0)
         prepared->packed = aligned_alloc(PACKED_ALIGN, conv_image_align(packed, PACKED_ALIGN));
     if (packed > 0 && !prepared->packed)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the weights (%zu KiB)",
-                            packed >> 10);
+        return conv_err_memory(err, "no memory for the weights (%zu KiB)", packed >> 10);
     enum conv_status status = CONV_OK;
     if (layer->weights)
         conv_layer_plan_pack(plan, prepared->packed);
@@ -226,7 +225,7 @@ static enum conv_status take_plan(struct conv_layer_context *context,
         if (prepared)
             prepared->gaps = gaps;
         status = prepared ? fill_prepared(context, prepared, shape, err)
-                          : conv_err_set(err, CONV_ERR_MEMORY, "no memory for a plan");
+                          : conv_err_memory(err, "no memory for a plan");
         if (!status) {
             prepared->next = context->plans;
             context->plans = prepared;
@@ -266,7 +265,7 @@ enum conv_status conv_layer_context_open(struct conv_layer_context **out,
         return status;
     struct conv_layer_context *context = calloc(1, sizeof *context);
     if (!context)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a layer");
+        return conv_err_memory(err, "no memory for a layer");
     conv_lock_init(&context->lock);
     context->layer = *config->layer;
     context->ops = ops;

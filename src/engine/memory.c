@@ -140,8 +140,7 @@ static enum conv_status allocate(const struct conv_memory_pools *pools, conv_mem
     if (memory == CONV_DEVICE)
         return pools->device->ops->allocate(pools->device, bytes, data, err);
     *data = aligned_alloc(ALIGN, bytes);
-    return *data ? CONV_OK
-                 : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu KiB", bytes >> 10);
+    return *data ? CONV_OK : conv_err_memory(err, "no memory for %zu KiB", bytes >> 10);
 }
 
 static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory memory, int class,
@@ -151,7 +150,7 @@ static enum conv_status make_block(struct conv_memory_pools *pools, conv_memory 
     struct block *block = malloc(sizeof *block);
     if (!block || (pool->block_count >= pool->bucket_count && !grow_table(pool))) {
         free(block);
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     }
     *block = (struct block){.bytes = bytes, .class = class};
     enum conv_status status = allocate(pools, memory, bytes, &block->data, err);
@@ -185,7 +184,7 @@ enum conv_status conv_memory_take(struct conv_memory_pools *pools, conv_memory m
     enum conv_status status = CONV_OK;
     memory = kind_of(pools, memory);
     if (!find_class(bytes, &class, &rounded))
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", bytes);
+        return conv_err_memory(err, "no memory for %zu bytes", bytes);
     struct pool *pool = &pools->pool[memory];
     conv_lock_acquire(&pool->lock);
     struct block *block = pop_free(pool, class);
@@ -226,7 +225,7 @@ enum conv_status conv_memory_open(struct conv_memory_pools **out,
 {
     struct conv_memory_pools *pools = calloc(1, sizeof *pools);
     if (!pools)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     pools->device = device;
     pools->keep = keep;
     for (int i = 0; i < 2; i++)
@@ -287,8 +286,8 @@ enum conv_status conv_staging_alloc(void **memory, size_t size, struct conv_err 
     *memory =
         pages ? pages : map(size); // under a limit on address space the aligned attempt may fail
     if (!*memory)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu MiB of staging: %s",
-                            size >> 20, strerror(errno));
+        return conv_err_memory(err, "no memory for %zu MiB of staging: %s", size >> 20,
+                               strerror(errno));
     return CONV_OK;
 }
 

@@ -131,15 +131,14 @@ enum conv_status conv_operation_flow_plan(struct conv_operation_flow_use *use,
     size_t each;
     if (!conv_operation_bytes(operation, flow->height, flow->width, &use->in, &use->out) ||
         __builtin_add_overflow(use->in, use->out, &each))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "planes of %d x %d are too small or too large for this layer",
-                            flow->height, flow->width);
+        return conv_err_usage(err, "planes of %d x %d are too small or too large for this layer",
+                              flow->height, flow->width);
     size_t limit = flow->mem_limit ? flow->mem_limit : SIZE_MAX;
     if (each > limit)
-        return conv_err_hint(err, CONV_HINT_MEM_LIMIT, each,
-                             conv_err_set(err, CONV_ERR_LIMIT,
-                                          "one image and its result take %zu MiB, the limit is %zu",
-                                          (each >> 20) + 1, limit >> 20));
+        return conv_err_hint(
+            err, CONV_HINT_MEM_LIMIT, each,
+            conv_err_limit(err, "one image and its result take %zu MiB, the limit is %zu",
+                           (each >> 20) + 1, limit >> 20));
     int jobs = on_cpu || flow->jobs < CUDA_WORKERS ? flow->jobs : CUDA_WORKERS;
     int64_t images = flow->images > 0 ? flow->images : 1;
     int64_t chunk = (int64_t)((on_cpu ? CPU_CHUNK : CUDA_CHUNK) / each);

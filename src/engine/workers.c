@@ -99,7 +99,7 @@ enum conv_status conv_workers_open(struct conv_workers **out, int threads, struc
     struct conv_workers *workers =
         calloc(1, sizeof *workers + (size_t)threads * sizeof workers->helpers[0]);
     if (!workers)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for threads");
+        return conv_err_memory(err, "no memory for threads");
     (void)sem_init(&workers->left, 0, 0); // never fails on Linux
     workers->threads = threads;
     *out = workers;

@@ -24,7 +24,7 @@ static enum conv_status reserve(struct conv_bank *bank, int filters, int side, i
     bank->memory = bank->unused = calloc((size_t)filters * each, sizeof *bank->memory);
     return bank->filters && bank->maps && bank->memory
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for a bank of %d filters", filters);
+               : conv_err_memory(err, "no memory for a bank of %d filters", filters);
 }
 
 // Adds a filter of zeros with `terms` terms of zeros, and its label (printf).
@@ -150,8 +150,8 @@ static enum conv_status make_laws(struct conv_bank *bank, const struct parameter
                                     {1, -4, 6, -4, 1}};
     static const char letters[] = "LESWR";
     if (given->count && given->value[0] != 9 && given->value[0] != 25)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: Laws' banks are laws:9 (3x3) and laws:25 (5x5)", given->text);
+        return conv_err_usage(err, "%s: Laws' banks are laws:9 (3x3) and laws:25 (5x5)",
+                              given->text);
     int side = given->count && given->value[0] == 9 ? 3 : 5;
     const int(*lines)[5] = side == 3 ? lines3 : lines5;
     enum conv_status status = reserve(bank, side * side, side, side * side, err);
@@ -188,8 +188,7 @@ static enum conv_status check_sigma(double sigma, const char *text, struct conv_
 {
     return sigma >= 0.25 && sigma <= MAX_SIGMA
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_USAGE, "%s: sigma is 0.25 to %g samples", text,
-                              MAX_SIGMA);
+               : conv_err_usage(err, "%s: sigma is 0.25 to %g samples", text, MAX_SIGMA);
 }
 
 // (x^2 + y^2 - 2 sigma^2) / sigma^4 times a Gaussian of sum 1, minus the mean, so that the sum is
@@ -310,10 +309,9 @@ static enum conv_status make_gabor(struct conv_bank *bank, const struct paramete
     int scales = (int)given->value[0], angles = (int)given->value[1];
     if (given->value[0] != scales || given->value[1] != angles || scales < 1 ||
         scales > MAX_SCALES || angles < 1 || angles > MAX_ANGLES)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: a Gabor bank has 1 to %d scales and 1 to %d angles, for example "
-                            "gabor:4x8",
-                            given->text, MAX_SCALES, MAX_ANGLES);
+        return conv_err_usage(
+            err, "%s: a Gabor bank has 1 to %d scales and 1 to %d angles, for example gabor:4x8",
+            given->text, MAX_SCALES, MAX_ANGLES);
     int most = 2 * (int)ceil(3 * sigma_of(scales - 1)) + 1;
     enum conv_status status = reserve(bank, 2 * scales * angles, most, scales * angles, err);
     for (int i = 0; i < scales * angles && !status; i++)
@@ -494,8 +492,8 @@ bool conv_bank_is_name(const char *text)
 
 static enum conv_status fail_usage(const char *text, int row, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_USAGE, "%s: this bank is written %s, for example %s", text,
-                        families[row].usage, families[row].example);
+    return conv_err_usage(err, "%s: this bank is written %s, for example %s", text,
+                          families[row].usage, families[row].example);
 }
 
 static enum conv_status parse_parameters(struct parameters *given, int row, const char *text,
@@ -522,8 +520,8 @@ enum conv_status conv_bank_parse(struct conv_bank *bank, const char *text, struc
         snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ":"), text);
         const char *near =
             conv_suggest_nearest(name, &families[0].name, sizeof families[0], FAMILY_COUNT);
-        return conv_err_set(err, CONV_ERR_USAGE, "no filter bank '%s'%s%s%s", text,
-                            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+        return conv_err_usage(err, "no filter bank '%s'%s%s%s", text, near ? "; did you mean " : "",
+                              near ? near : "", near ? "?" : "");
     }
     enum conv_status status = parse_parameters(&given, row, text, err);
     if (!status)

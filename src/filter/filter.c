@@ -29,33 +29,30 @@ static bool has_integer_coefs(const struct conv_filter *filter)
 enum conv_status conv_filter_check(const struct conv_filter *filter, struct conv_err *err)
 {
     if (!is_side(filter->width) || !is_side(filter->height))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "a kernel of %dx%d: both sides must be odd numbers from 1 to %d",
-                            filter->width, filter->height, CONV_FILTER_MAX_SIDE);
+        return conv_err_format(err,
+                               "a kernel of %dx%d: both sides must be odd numbers from 1 to %d",
+                               filter->width, filter->height, CONV_FILTER_MAX_SIDE);
     // Each comparison is written so that a NaN fails it.
     if (filter->scale == 0 || !(fabs(filter->scale) <= CONV_FILTER_MAX_COEF))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the divisor is %g, but must be within +-%.0f and not 0", filter->scale,
-                            CONV_FILTER_MAX_COEF);
+        return conv_err_format(err, "the divisor is %g, but must be within +-%.0f and not 0",
+                               filter->scale, CONV_FILTER_MAX_COEF);
     if (!(fabs(filter->offset) <= CONV_FILTER_MAX_OFFSET))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the bias is %g, but must be within +-%.0f",
-                            filter->offset, CONV_FILTER_MAX_OFFSET);
+        return conv_err_format(err, "the bias is %g, but must be within +-%.0f", filter->offset,
+                               CONV_FILTER_MAX_OFFSET);
     for (int k = 0; k < filter->width * filter->height; k++) {
         int row = k / filter->width + 1, column = k % filter->width + 1;
         if (!(fabs(filter->coef[k]) <= CONV_FILTER_MAX_COEF))
-            return conv_err_set(err, CONV_ERR_FORMAT,
-                                "the coefficient in row %d, column %d is out of range (+-%.0f)",
-                                row, column, CONV_FILTER_MAX_COEF);
+            return conv_err_format(err,
+                                   "the coefficient in row %d, column %d is out of range (+-%.0f)",
+                                   row, column, CONV_FILTER_MAX_COEF);
         // A divisor near 0 must not make coefficients of real filters overflow float32.
         if (!(fabs(filter->coef[k] / filter->scale) <= CONV_FILTER_MAX_COEF))
-            return conv_err_set(err, CONV_ERR_FORMAT,
-                                "the coefficient in row %d, column %d divided by %g is out of "
-                                "range",
-                                row, column, filter->scale);
+            return conv_err_format(
+                err, "the coefficient in row %d, column %d divided by %g is out of range", row,
+                column, filter->scale);
     }
     if (filter->magnitude && (filter->width != filter->height || !has_integer_coefs(filter)))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the kernel of a magnitude must be square and of integers");
+        return conv_err_format(err, "the kernel of a magnitude must be square and of integers");
     return CONV_OK;
 }
 
@@ -179,26 +176,24 @@ const char *conv_filter_border_name(enum conv_border border)
 static enum conv_status refuse(const char *text, struct conv_err *err)
 {
     if (strcmp(text, "mirror") == 0)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "border 'mirror' means reflect (edge repeated) in some programs and "
-                            "reflect101 (edge not repeated) in others; say which");
+        return conv_err_usage(err, "border 'mirror' means reflect (edge repeated) in some programs "
+                                   "and reflect101 (edge not repeated) in others; say which");
     const char *nearest = conv_suggest_nearest(text, names, sizeof names[0], NAME_COUNT);
     const char *all = "replicate, reflect, reflect101, wrap, constant[:V]";
     if (nearest)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "unknown border '%.64s'; did you mean '%s'? (there are %s)", text,
-                            nearest, all);
-    return conv_err_set(err, CONV_ERR_USAGE, "unknown border '%.64s' (there are %s)", text, all);
+        return conv_err_usage(err, "unknown border '%.64s'; did you mean '%s'? (there are %s)",
+                              text, nearest, all);
+    return conv_err_usage(err, "unknown border '%.64s' (there are %s)", text, all);
 }
 
 enum conv_status conv_filter_check_border(float value, struct conv_err *err)
 {
     if (value >= 0 && value <= 255 && value == (float)(int)value)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "border 'constant:V' takes a whole number from 0 to 255 (at 16 bits it "
-                        "counts 257-fold), not '%g'",
-                        (double)value);
+    return conv_err_usage(err,
+                          "border 'constant:V' takes a whole number from 0 to 255 (at 16 bits it "
+                          "counts 257-fold), not '%g'",
+                          (double)value);
 }
 
 enum conv_status conv_filter_parse_border(enum conv_border *border, float *value, const char *text,

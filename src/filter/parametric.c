@@ -363,8 +363,8 @@ size_t conv_filter_element_length(const char *text)
 
 static enum conv_status refuse(const char *text, int row, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': this filter is written %s, for example %s",
-                        text, families[row].usage, families[row].example);
+    return conv_err_usage(err, "'%.64s': this filter is written %s, for example %s", text,
+                          families[row].usage, families[row].example);
 }
 
 static enum conv_status read_numbers(struct numbers *given, int row, const char *text,
@@ -380,9 +380,9 @@ static enum conv_status read_numbers(struct numbers *given, int row, const char 
         if (count == builders[row].most || !read_number(&value, at, size, !range->unit[0]))
             return refuse(text, row, err);
         if (!(value >= range->least && value <= range->most))
-            return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': %s is %g to %g%s, for example %s",
-                                text, range->name, range->least, range->most, range->unit,
-                                families[row].example);
+            return conv_err_usage(err, "'%.64s': %s is %g to %g%s, for example %s", text,
+                                  range->name, range->least, range->most, range->unit,
+                                  families[row].example);
         given->value[count] = value;
         at += size;
     }
@@ -401,7 +401,7 @@ enum conv_status conv_filter_make_parametric(struct conv_filter *filter, const c
     *filter = (struct conv_filter){0};
     builders[row].build(&result, &given);
     if (result.reason)
-        return conv_err_set(err, CONV_ERR_USAGE, "'%.64s': %s", text, result.reason);
+        return conv_err_usage(err, "'%.64s': %s", text, result.reason);
     if (filter->real.lines) {
         struct conv_filter precise = {0};
         builders[row].build(&(struct result){.filter = &precise, .precise = true}, &given);

@@ -47,10 +47,10 @@ enum conv_status conv_number_parse(double *value, double limit, const char *text
     double number = strtod(token, &end); // in the C locale: this program never calls setlocale
     bool whole = size > 0 && size <= MAX_TOKEN && end == token + size;
     if (!whole || strspn(token, "+-.0123456789eE") != size)
-        return conv_err_set(err, CONV_ERR_FORMAT, "expected a number, found '%s'", quoted);
+        return conv_err_format(err, "expected a number, found '%s'", quoted);
     if (errno == ERANGE || fabs(number) > limit)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the number '%s' is out of range (-%.0f to %.0f)",
-                            quoted, limit, limit);
+        return conv_err_format(err, "the number '%s' is out of range (-%.0f to %.0f)", quoted,
+                               limit, limit);
     *value = number + 0.0;
     return CONV_OK;
 }
@@ -101,8 +101,8 @@ fail_at(const struct scanner *scanner, const char *where, const char *fmt, ...)
     if (!source)
         return conv_err_advise(scanner->err, CONV_ERR_USAGE, CONV_HINT_KERNEL_AT,
                                "character %zu: %s", column, reason);
-    return conv_err_set(scanner->err, CONV_ERR_FORMAT, "%s%s:%zu:%zu: %s", dots_of(source),
-                        tail_of(source), scanner->line, column, reason);
+    return conv_err_format(scanner->err, "%s%s:%zu:%zu: %s", dots_of(source), tail_of(source),
+                           scanner->line, column, reason);
 }
 
 // Brackets, as NumPy and MATLAB write them around rows, are blanks in the text of an option.
@@ -307,13 +307,12 @@ enum conv_status conv_filter_load(struct conv_filter *filter, const char *path,
     char *text = malloc(MAX_FILE_BYTES + 1);
     size_t size = text ? fread(text, 1, MAX_FILE_BYTES + 1, file) : 0;
     if (!text)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read '%s%s'", dots, tail);
+        status = conv_err_memory(err, "no memory to read '%s%s'", dots, tail);
     else if (ferror(file))
         status = conv_err_errno(err, errno, "cannot read the filter '%s%s'", dots, tail);
     else if (size > MAX_FILE_BYTES)
-        status =
-            conv_err_set(err, CONV_ERR_FORMAT, "%s%s: more than %d KiB, no filter is that large",
-                         dots, tail, MAX_FILE_BYTES / 1024);
+        status = conv_err_format(err, "%s%s: more than %d KiB, no filter is that large", dots, tail,
+                                 MAX_FILE_BYTES / 1024);
     else
         status = conv_filter_parse_matrix(filter, text, size, path, err);
     free(text);

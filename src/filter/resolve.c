@@ -35,9 +35,8 @@ static enum conv_status refuse_name(const char *name, const struct conv_filter_f
     int count;
     const struct conv_filter_family *family = nearest_family(name);
     if (family)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "unknown filter '%.64s'; did you mean %s, for example %s?", name,
-                            family->usage, family->example);
+        return conv_err_usage(err, "unknown filter '%.64s'; did you mean %s, for example %s?", name,
+                              family->usage, family->example);
     const struct conv_filter_builtin *rows = conv_filter_builtins(&count);
     const char *near[MOST_OFFERED];
     char offered[128] = "";
@@ -48,18 +47,15 @@ static enum conv_status refuse_name(const char *name, const struct conv_filter_f
     for (size_t i = 0; i < found; i++)
         conv_text_add(offered, sizeof offered, " or ", "'%s'", near[i]);
     if (found)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "unknown filter '%.64s'; did you mean %s? (conv list shows all)", name,
-                            offered);
+        return conv_err_usage(err, "unknown filter '%.64s'; did you mean %s? (conv list shows all)",
+                              name, offered);
     if (before)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "'%.64s' is neither a number nor a filter; the filter before it is "
-                            "written %s, for example %s",
-                            name, before->usage, before->example);
-    return conv_err_set(err, CONV_ERR_USAGE,
-                        "unknown filter '%.64s' (conv list shows all; for a file write "
-                        "./%.64s)",
-                        name, name);
+        return conv_err_usage(err,
+                              "'%.64s' is neither a number nor a filter; the filter before it is "
+                              "written %s, for example %s",
+                              name, before->usage, before->example);
+    return conv_err_usage(
+        err, "unknown filter '%.64s' (conv list shows all; for a file write ./%.64s)", name, name);
 }
 
 static bool has_size(const struct conv_filter *filter, int size)
@@ -93,9 +89,8 @@ static enum conv_status load_relative(struct conv_filter *filter,
             return status;
         conv_text_add(sizes, sizeof sizes, ", ", "%dx%d", filter->width, filter->height);
     }
-    return conv_err_hint(
-        err, CONV_HINT_SIZE, (uint64_t)size,
-        conv_err_set(err, CONV_ERR_USAGE, "'%s' comes in %s only", row->name, sizes));
+    return conv_err_hint(err, CONV_HINT_SIZE, (uint64_t)size,
+                         conv_err_usage(err, "'%s' comes in %s only", row->name, sizes));
 }
 
 static enum conv_status load_builtin(struct conv_filter *filter, const char *name, int size,
@@ -114,8 +109,8 @@ static enum conv_status load_builtin(struct conv_filter *filter, const char *nam
         return status;
     if (strcmp(row->name, row->family) != 0) // the name itself says a size
         return conv_err_hint(err, CONV_HINT_SIZE, (uint64_t)size,
-                             conv_err_set(err, CONV_ERR_USAGE, "'%s' is %dx%d; write '%s'", name,
-                                          filter->width, filter->height, row->family));
+                             conv_err_usage(err, "'%s' is %dx%d; write '%s'", name, filter->width,
+                                            filter->height, row->family));
     return load_relative(filter, row, size, err);
 }
 
@@ -148,9 +143,9 @@ static enum conv_status load_element(struct conv_filter *filter, const char *ele
         return load_builtin(filter, element, options->size, before, err);
     enum conv_status status = load_other(filter, element, options, err);
     if (status == CONV_OK && !has_size(filter, options->size))
-        return conv_err_hint(err, CONV_HINT_SIZE_OF_CUSTOM, (uint64_t)options->size,
-                             conv_err_set(err, CONV_ERR_USAGE, "'%.64s' is %dx%d", element,
-                                          filter->width, filter->height));
+        return conv_err_hint(
+            err, CONV_HINT_SIZE_OF_CUSTOM, (uint64_t)options->size,
+            conv_err_usage(err, "'%.64s' is %dx%d", element, filter->width, filter->height));
     return status;
 }
 
@@ -191,9 +186,9 @@ static enum conv_status apply_options(struct conv_filter *filter,
 {
     struct conv_err reason;
     if (filter->decimated.step && (options->divisor || options->bias))
-        return conv_err_hint(err, options->divisor ? CONV_HINT_DIVISOR : CONV_HINT_BIAS, 0,
-                             conv_err_set(err, CONV_ERR_USAGE,
-                                          "not for '%s', which is not one kernel", filter->name));
+        return conv_err_hint(
+            err, options->divisor ? CONV_HINT_DIVISOR : CONV_HINT_BIAS, 0,
+            conv_err_usage(err, "not for '%s', which is not one kernel", filter->name));
     if (options->divisor || options->bias)
         filter->real.sigma = 0;
     if (options->flip)
@@ -208,7 +203,7 @@ static enum conv_status apply_options(struct conv_filter *filter,
                                            strlen(options->bias), &reason) != CONV_OK)
         return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_BIAS, "%s", reason.text);
     if (conv_filter_check(filter, &reason) != CONV_OK)
-        return conv_err_set(err, CONV_ERR_USAGE, "filter '%s': %s", filter->name, reason.text);
+        return conv_err_usage(err, "filter '%s': %s", filter->name, reason.text);
     return CONV_OK;
 }
 
@@ -227,14 +222,11 @@ enum conv_status conv_filter_parse_chain(struct conv_filter *filters, int *count
         while (size > 0 && at[size - 1] == ' ')
             size--;
         if (size == 0)
-            return conv_err_set(err, CONV_ERR_USAGE, "filter %d of '%.64s' is empty", used + 1,
-                                text);
+            return conv_err_usage(err, "filter %d of '%.64s' is empty", used + 1, text);
         if (size >= sizeof element)
-            return conv_err_set(err, CONV_ERR_USAGE, "filter %d has a name of %zu characters",
-                                used + 1, size);
+            return conv_err_usage(err, "filter %d has a name of %zu characters", used + 1, size);
         if (used == CONV_FILTER_MAX_CHAIN)
-            return conv_err_set(err, CONV_ERR_USAGE, "a chain of more than %d filters",
-                                CONV_FILTER_MAX_CHAIN);
+            return conv_err_usage(err, "a chain of more than %d filters", CONV_FILTER_MAX_CHAIN);
         memcpy(element, at, size);
         element[size] = '\0';
         enum conv_status status = load_element(&filters[used], element, before, options, err);

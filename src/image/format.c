@@ -88,19 +88,16 @@ enum conv_status conv_format_check_head(const struct conv_format *format, const 
     const char *kind = conv_format_of_bytes(data, size), *wanted = format->name;
     bool is_short = size < format->head_bytes, is_own = !format->signature && is_short;
     if (size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "empty file");
+        return conv_err_format(err, "empty file");
     if (format->signature)
         is_own = memcmp(data, format->signature, is_short ? size : format->head_bytes) == 0;
     for (int i = 0; i < 2 && kind && format->kinds[i]; i++)
         is_own = is_own || strcmp(kind, format->kinds[i]) == 0;
     if (is_own)
-        return !is_short
-                   ? CONV_OK
-                   : conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the signature");
+        return !is_short ? CONV_OK : conv_err_format(err, "truncated: ends inside the signature");
     if (!kind || strcmp(kind, wanted) == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a %s (bad signature)", wanted);
-    return conv_err_set(err, CONV_ERR_FORMAT, "%s %s, not a %s", conv_format_article(kind), kind,
-                        wanted);
+        return conv_err_format(err, "not a %s (bad signature)", wanted);
+    return conv_err_format(err, "%s %s, not a %s", conv_format_article(kind), kind, wanted);
 }
 
 void conv_metadata_free(struct conv_metadata *metadata)
@@ -118,7 +115,7 @@ enum conv_status conv_codec_open(struct conv_codec **out, const struct conv_form
     enum conv_status status = CONV_OK;
     *out = NULL;
     if (!codec)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codec");
+        return conv_err_memory(err, "no memory for the codec");
     codec->format = format;
     codec->config = *config;
     codec->config.keep = config->keep ? config->keep : SIZE_MAX;
@@ -158,13 +155,12 @@ enum conv_status conv_format_read_failure(const struct conv_format_fault *fault,
                                           struct conv_err *err)
 {
     if (fault->no_memory)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     if (fault->cancelled)
         return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
     if (fault->truncated)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
-                            size);
-    return conv_err_set(err, CONV_ERR_FORMAT, "damaged image: %s", fault->text);
+        return conv_err_format(err, "truncated: ends too early, after %zu bytes", size);
+    return conv_err_format(err, "damaged image: %s", fault->text);
 }
 
 enum conv_status conv_format_write_failure(const struct conv_format_fault *fault,
@@ -172,7 +168,7 @@ enum conv_status conv_format_write_failure(const struct conv_format_fault *fault
 {
     if (fault->no_memory || fault->cancelled)
         return conv_format_read_failure(fault, 0, err);
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: %s", fault->text);
+    return conv_err_unsupported(err, "cannot be encoded: %s", fault->text);
 }
 
 // --- metadata ------------------------------------------------------------------------------------

@@ -60,16 +60,16 @@ static enum conv_status refuse_marker(const uint8_t *data, size_t size, size_t a
                                       struct conv_err *err)
 {
     if (at < size && data[at] != 0xFF)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no marker at byte %zu", at);
+        return conv_err_format(err, "damaged: no marker at byte %zu", at);
     for (size_t i = at; i < size; i++) {
         if (data[i] == 0xFF)
             continue;
         if (data[i] == 0 || (size - i > 2 && conv_marker_read_u16(data + i + 1) < 2))
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: impossible marker at byte %zu", at);
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "truncated: ends inside the segment that starts at byte %zu", at);
+            return conv_err_format(err, "damaged: impossible marker at byte %zu", at);
+        return conv_err_format(err, "truncated: ends inside the segment that starts at byte %zu",
+                               at);
     }
-    return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends before the image data");
+    return conv_err_format(err, "truncated: ends before the image data");
 }
 
 static enum conv_status check_kind(int code, int precision, int components, struct conv_err *err)
@@ -81,19 +81,18 @@ static enum conv_status check_kind(int code, int precision, int components, stru
     else if (type != 0 && type != 1 && type != 2 && type != 9 && type != 10)
         kind = "hierarchical";
     if (kind)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "%s JPEG; only sequential and progressive ones are read", kind);
+        return conv_err_unsupported(err, "%s JPEG; only sequential and progressive ones are read",
+                                    kind);
     if (precision == 12)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "JPEG of 12 bits per sample; only 8 bits are read");
+        return conv_err_unsupported(err, "JPEG of 12 bits per sample; only 8 bits are read");
     if (precision != 8)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d bits per sample", precision);
+        return conv_err_format(err, "bad header: %d bits per sample", precision);
     if (components == 4)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "CMYK JPEG (four channels for print); only gray and RGB are read: vips "
-                            "icc_transform INPUT OUTPUT.jpg srgb converts it");
+        return conv_err_unsupported(
+            err, "CMYK JPEG (four channels for print); only gray and RGB are read: vips "
+                 "icc_transform INPUT OUTPUT.jpg srgb converts it");
     if (components != 1 && components != MAX_COMPONENTS)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d channels", components);
+        return conv_err_format(err, "bad header: %d channels", components);
     return CONV_OK;
 }
 
@@ -111,8 +110,7 @@ static enum conv_status count_blocks(struct conv_image_header *header, const uin
     for (int c = 0; c < header->shape.channels; c++) {
         int h = p[3 * c + 1] >> 4, v = p[3 * c + 1] & 15;
         if (h < 1 || v < 1 || h > MAX_SAMPLING || v > MAX_SAMPLING)
-            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: sampling factors %d and %d", h,
-                                v);
+            return conv_err_format(err, "bad header: sampling factors %d and %d", h, v);
         most_h = h > most_h ? h : most_h;
         most_v = v > most_v ? v : most_v;
         header->jpeg.h[c] = (uint8_t)(header->shape.channels == 1 ? 1 : h);
@@ -140,7 +138,7 @@ static enum conv_status read_frame(const struct conv_marker *marker,
 {
     const uint8_t *p = marker->data;
     if (marker->length < 6 || marker->length != 6 + 3 * (size_t)p[5])
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %zu bytes", marker->length);
+        return conv_err_format(err, "bad header: %zu bytes", marker->length);
     enum conv_status status = check_kind(marker->code, p[0], p[5], err);
     if (status)
         return status;
@@ -156,8 +154,8 @@ static enum conv_status read_frame(const struct conv_marker *marker,
                  .components = p[5]},
     };
     if (header->shape.width == 0 || header->shape.height == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d x %d pixels", header->shape.width,
-                            header->shape.height);
+        return conv_err_format(err, "bad header: %d x %d pixels", header->shape.width,
+                               header->shape.height);
     return count_blocks(header, p + 6, err);
 }
 
@@ -187,9 +185,9 @@ static enum conv_status read_scan(const struct conv_marker *marker, uint32_t int
                                   struct conv_image_header *header, struct conv_err *err)
 {
     if (header->shape.width == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: image data before the header");
+        return conv_err_format(err, "damaged: image data before the header");
     if (marker->length < 1)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: a scan without channels");
+        return conv_err_format(err, "damaged: a scan without channels");
     header->jpeg.several_scans =
         header->jpeg.progressive || marker->data[0] < header->shape.channels;
     header->jpeg.segments = interval ? (uint32_t)divide_up(header->jpeg.mcus, interval) : 1;
@@ -214,12 +212,12 @@ enum conv_status conv_jpeg_probe(const uint8_t *data, size_t size, struct conv_i
         if (marker.code == CONV_MARKER_DRI && marker.length == 2)
             interval = conv_marker_read_u16(marker.data);
         if (marker.code == CONV_MARKER_EOI)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: there is no image data");
+            return conv_err_format(err, "damaged: there is no image data");
         if (marker.code == CONV_MARKER_SOI)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: starts twice");
+            return conv_err_format(err, "damaged: starts twice");
         if (conv_marker_is_frame(marker.code)) {
             if (header->shape.width != 0)
-                return conv_err_set(err, CONV_ERR_FORMAT, "damaged: two headers");
+                return conv_err_format(err, "damaged: two headers");
             status = read_frame(&marker, header, err);
         }
     }
@@ -262,9 +260,8 @@ enum conv_status conv_jpeg_check_size(const uint8_t *data, size_t size,
         needed = blocks > ARITHMETIC_FREE ? (blocks - ARITHMETIC_FREE) / ARITHMETIC_BLOCKS : 0;
     size_t count = count_coded(data, size, needed);
     if (count < needed)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "truncated: %zu bytes of image data cannot hold %d x %d pixels", count,
-                            header->shape.width, header->shape.height);
+        return conv_err_format(err, "truncated: %zu bytes of image data cannot hold %d x %d pixels",
+                               count, header->shape.width, header->shape.height);
     return CONV_OK;
 }
 

@@ -124,7 +124,7 @@ static enum conv_status check_alpha(struct conv_codec *codec, const struct conv_
     for (int y = from; y < to; y++) {
         unsigned least = 255;
         if (!take_row(codec, &row, src, source, y))
-            return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+            return conv_err_memory(err, "out of memory");
         for (int x = 0; x < src->width; x++)
             least &= row.plane[row.channels - 1].data[x];
         if (least != 255)
@@ -144,8 +144,7 @@ static enum conv_status encode_to(struct conv_codec *codec, const struct conv_im
     if (from == 0)
         conv_jpeg_choose(&own->encoding, &codec->config, src, metadata);
     if (src->depth != 8)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "JPEG has 8 bits per sample, not %d",
-                            src->depth);
+        return conv_err_unsupported(err, "JPEG has 8 bits per sample, not %d", src->depth);
     if (metadata && metadata->source)
         return conv_libjpeg_replace_luma(&codec->scratch, &own->luma, &codec->file, src,
                                          metadata->bytes.data + metadata->bytes.size,
@@ -185,7 +184,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     put_parts(&file, codec->file.data, codec->file.size, NULL, 0, NULL);
     uint8_t *to = room->take(room->context, file.size);
     if (!to)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", file.size);
+        return conv_err_memory(err, "no memory for %zu bytes", file.size);
     for (int i = 0; i < CONV_ENCODED_PARTS; to += file.part[i++].size)
         if (file.part[i].size > 0)
             memcpy(to, file.part[i].data, file.part[i].size);

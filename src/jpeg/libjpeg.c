@@ -93,7 +93,7 @@ static void init_errors(struct fault *fault)
 
 static enum conv_status out_of_memory(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return conv_err_memory(err, "out of memory");
 }
 
 // --- decoding ------------------------------------------------------------------------------------

@@ -431,7 +431,7 @@ enum conv_status conv_page_finish(struct conv_page *page,
     bool bad = page->facts && fclose(page->facts) != 0;
     page->facts = NULL;
     if (bad) // glibc's fclose() does not report a memory stream that ran out of memory
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the page");
+        return conv_err_memory(err, "no memory for the page");
     FILE *file = page->file;
     struct conv_stall *stall = conv_stall_of(page->stall, file);
     page->file = NULL;

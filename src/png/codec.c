@@ -35,12 +35,10 @@ static enum conv_status refuse_chunk(const uint8_t *data, size_t size, size_t at
                                      struct conv_err *err)
 {
     if (at == size)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends before the image data");
+        return conv_err_format(err, "truncated: ends before the image data");
     if (size - at >= 4 && conv_chunk_read_u32(data + at) > CONV_CHUNK_MAX_FIELD)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: impossible chunk length at byte %zu",
-                            at);
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "truncated: ends inside the chunk that starts at byte %zu", at);
+        return conv_err_format(err, "damaged: impossible chunk length at byte %zu", at);
+    return conv_err_format(err, "truncated: ends inside the chunk that starts at byte %zu", at);
 }
 
 static bool depth_is_valid(int color_type, int depth)
@@ -61,23 +59,21 @@ static enum conv_status read_header(const struct conv_chunk *chunk,
 {
     const uint8_t *p = chunk->data;
     if (chunk->type != CONV_CHUNK_IHDR)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: the first chunk is not IHDR");
+        return conv_err_format(err, "bad header: the first chunk is not IHDR");
     if (chunk->length != 13)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %u bytes instead of 13",
-                            (unsigned)chunk->length);
+        return conv_err_format(err, "bad header: %u bytes instead of 13", (unsigned)chunk->length);
     if (!conv_chunk_crc_is_right(chunk))
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: wrong CRC");
+        return conv_err_format(err, "bad header: wrong CRC");
     uint32_t width = conv_chunk_read_u32(p), height = conv_chunk_read_u32(p + 4);
     if (width == 0 || height == 0 || width > CONV_CHUNK_MAX_FIELD || height > CONV_CHUNK_MAX_FIELD)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %u x %u pixels", (unsigned)width,
-                            (unsigned)height);
+        return conv_err_format(err, "bad header: %u x %u pixels", (unsigned)width,
+                               (unsigned)height);
     if (!depth_is_valid(p[9], p[8]))
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: colour type %d with %d bits", p[9],
-                            p[8]);
+        return conv_err_format(err, "bad header: colour type %d with %d bits", p[9], p[8]);
     if (p[10] != 0 || p[11] != 0 || p[12] > 1)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "bad header: unknown method (compression %d, filter %d, interlace %d)",
-                            p[10], p[11], p[12]);
+        return conv_err_format(
+            err, "bad header: unknown method (compression %d, filter %d, interlace %d)", p[10],
+            p[11], p[12]);
     *header = (struct conv_image_header){
         .shape = {.width = (int)width, .height = (int)height},
         .png = {.bit_depth = p[8], .color_type = p[9], .interlaced = p[12] == 1},
@@ -134,12 +130,11 @@ static enum conv_status probe(const uint8_t *data, size_t size, struct conv_imag
         if (chunk.type == CONV_CHUNK_IDAT)
             break;
         if (chunk.type == CONV_CHUNK_IEND)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no image data");
+            return conv_err_format(err, "damaged: no image data");
         if (chunk.type == CONV_CHUNK_PLTE && header->png.color_type == CONV_COLOR_PALETTE) {
             uint32_t most = 1u << header->png.bit_depth;
             if (chunk.length == 0 || chunk.length % 3 != 0 || chunk.length > 3 * MAX_PALETTE)
-                return conv_err_set(err, CONV_ERR_FORMAT, "damaged: palette of %u bytes",
-                                    (unsigned)chunk.length);
+                return conv_err_format(err, "damaged: palette of %u bytes", (unsigned)chunk.length);
             palette_size = chunk.length / 3 < most ? chunk.length / 3 : most;
         }
         if (chunk.type == CONV_CHUNK_PLTE && header->png.color_type == CONV_COLOR_RGB &&
@@ -157,7 +152,7 @@ static enum conv_status probe(const uint8_t *data, size_t size, struct conv_imag
             header->png.transparency = trns_seen = true; // ... and ignores one after it as a second
     }
     if (header->png.color_type == CONV_COLOR_PALETTE && palette_size == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
+        return conv_err_format(err, "damaged: no palette");
     if (space_seen)
         header->gamma = 0;
     complete_header(header);
@@ -221,9 +216,9 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
         have > MOST_DATA_UNCHECKED && (have - MOST_DATA_UNCHECKED) / MOST_DATA_PER_BYTE > filtered;
     if (!little && !much)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_FORMAT, "%s: too %s image data (%zu B) for %d x %d pixels",
-                        little && !whole ? "truncated" : "damaged", little ? "little" : "much",
-                        have, header->shape.width, header->shape.height);
+    return conv_err_format(err, "%s: too %s image data (%zu B) for %d x %d pixels",
+                           little && !whole ? "truncated" : "damaged", little ? "little" : "much",
+                           have, header->shape.width, header->shape.height);
 }
 
 static bool extent(const uint8_t *data, size_t size, size_t *at, uint64_t *bytes)
@@ -288,9 +283,8 @@ enum conv_status conv_png_check_level(const struct conv_codec_config *config, st
     const struct conv_png_encoder *encoder = config->encoder;
     int most = encoder ? encoder->most_level : CONV_ENCODE_MAX_LEVEL;
     if (config->level < -1 || config->level > most)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "compression level %d is not within 0 to %d, the %s encoder's",
-                            config->level, most, encoder ? encoder->name : "fast");
+        return conv_err_usage(err, "compression level %d is not within 0 to %d, the %s encoder's",
+                              config->level, most, encoder ? encoder->name : "fast");
     return CONV_OK;
 }
 
@@ -344,9 +338,9 @@ static size_t encode_bytes(const struct conv_codec_config *config, const struct 
 static bool is_refused(const struct conv_decoder *decoder, struct conv_err *err)
 {
     if (decoder->inflate.ended_early)
-        conv_err_set(err, CONV_ERR_FORMAT, "damaged image: Not enough image data");
+        conv_err_format(err, "damaged image: Not enough image data");
     else if (decoder->bad_filter)
-        conv_err_set(err, CONV_ERR_FORMAT, "damaged image: bad adaptive filter value");
+        conv_err_format(err, "damaged image: bad adaptive filter value");
     return decoder->inflate.ended_early || decoder->bad_filter;
 }
 
@@ -425,7 +419,7 @@ static enum conv_status encode_into(struct conv_codec *codec, const struct conv_
     struct conv_buffer into = {.capacity = conv_encode_room(own->fast, src)};
     uint8_t *file = into.data = room->take(room->context, into.capacity);
     if (!file)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", into.capacity);
+        return conv_err_memory(err, "no memory for %zu bytes", into.capacity);
     enum conv_status status = conv_encode_image(own->fast, &into, src, source, err);
     assert(into.data == file); // large enough, so it has not grown
     *size = into.size;

@@ -65,7 +65,7 @@ static void release(png_structp, png_voidp memory)
 
 static enum conv_status out_of_memory(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return conv_err_memory(err, "out of memory");
 }
 
 // Called for each row and each read; cancels by a long jump.
@@ -258,7 +258,7 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
     else if (!read_guarded(&reader))
         status = conv_format_read_failure(&fault, size, err);
     else if (!iend_is_right(data, size))
-        status = conv_err_set(err, CONV_ERR_FORMAT, "damaged image: IEND: CRC error");
+        status = conv_err_format(err, "damaged image: IEND: CRC error");
     png_destroy_read_struct(&reader.png, &reader.info, NULL);
     return status;
 }

@@ -64,14 +64,14 @@ static enum conv_status encode(struct conv_buffer *pixels, struct conv_buffer *f
                                "%d x %d pixels are too many for the stb encoder", src->width,
                                src->height);
     if (!conv_buffer_reserve(pixels, row_size * (size_t)src->height))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     for (int y = 0; y < src->height; y++)
         conv_interleave_join(pixels->data + (size_t)y * row_size, src, y);
     int size = 0;
     uint8_t *data = stbi_write_png_to_mem(pixels->data, (int)row_size, src->width, src->height,
                                           src->channels, &size);
     if (!data)
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     conv_buffer_free(file);
     *file = (struct conv_buffer){data, (size_t)size, (size_t)size};
     return CONV_OK;

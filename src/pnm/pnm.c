@@ -39,8 +39,8 @@ static enum conv_status end_early(struct text *text, struct conv_err *err)
 {
     text->is_cut = text->size < HEADER_MOST;
     if (text->size >= HEADER_MOST)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: longer than %d bytes", HEADER_MOST);
-    return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the header");
+        return conv_err_format(err, "bad header: longer than %d bytes", HEADER_MOST);
+    return conv_err_format(err, "truncated: ends inside the header");
 }
 
 // Skips white space and comments.
@@ -83,8 +83,8 @@ static enum conv_status read_field(struct text *text, int64_t most, const char *
     if (number == MORE)
         return end_early(text, err);
     if (number <= 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: the %s is not within 1 to %lld",
-                            name, (long long)most);
+        return conv_err_format(err, "bad header: the %s is not within 1 to %lld", name,
+                               (long long)most);
     *value = (int)number;
     return CONV_OK;
 }
@@ -116,8 +116,7 @@ static enum conv_status read_tuple(struct text *text, int *channels, struct conv
         }
     if (!memchr(text->data + text->at, '\n', text->size - text->at))
         return end_early(text, err);
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                        "a PAM whose samples are neither gray nor RGB (TUPLTYPE)");
+    return conv_err_unsupported(err, "a PAM whose samples are neither gray nor RGB (TUPLTYPE)");
 }
 
 static enum conv_status read_pam(struct text *text, struct conv_image *shape, int *maxval,
@@ -143,16 +142,15 @@ static enum conv_status read_pam(struct text *text, struct conv_image *shape, in
         else if (!memchr(text->data + text->at, '\n', text->size - text->at))
             return end_early(text, err);
         else
-            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: an unknown line at byte %zu",
-                                text->at);
+            return conv_err_format(err, "bad header: an unknown line at byte %zu", text->at);
         if (status)
             return status;
     }
     if (!shape->width || !shape->height || !shape->channels || !*maxval)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: a line is missing");
+        return conv_err_format(err, "bad header: a line is missing");
     if (tuple && tuple != shape->channels)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d channels, but a type of %d",
-                            shape->channels, tuple);
+        return conv_err_format(err, "bad header: %d channels, but a type of %d", shape->channels,
+                               tuple);
     return CONV_OK;
 }
 
@@ -178,7 +176,7 @@ static enum conv_status read_head(struct text *text, struct conv_image_header *h
             status = read_field(text, MOST_VALUE, "maximum", &maxval, err);
     }
     if (!status && text->at < text->size && !isspace(text->data[text->at]))
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: no white space after it");
+        return conv_err_format(err, "bad header: no white space after it");
     if (status)
         return status;
     shape->alpha = shape->channels % 2 == 0;
@@ -231,9 +229,8 @@ static enum conv_status check_size(const uint8_t *, size_t size,
     size_t left = size > header->pnm.at ? size - header->pnm.at : 0;
     if (left >= data_bytes(header))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "truncated: %zu bytes of samples cannot hold %d x %d pixels", left,
-                        header->shape.width, header->shape.height);
+    return conv_err_format(err, "truncated: %zu bytes of samples cannot hold %d x %d pixels", left,
+                           header->shape.width, header->shape.height);
 }
 
 // --- decoding ------------------------------------------------------------------------------------
@@ -281,10 +278,10 @@ static enum conv_status read_text(struct text *text, uint8_t *to,
     for (size_t i = 0, n = samples_per_row(header); i < n; i++) {
         int64_t value = read_sample(text, header);
         if (value == MORE)
-            return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the samples");
+            return conv_err_format(err, "truncated: ends inside the samples");
         if (value == NO_NUMBER)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no sample up to %d at byte %zu",
-                                header->pnm.maxval, text->at);
+            return conv_err_format(err, "damaged: no sample up to %d at byte %zu",
+                                   header->pnm.maxval, text->at);
         if (deep)
             to[2 * i] = (uint8_t)(value >> 8);
         to[deep ? 2 * i + 1 : i] = (uint8_t)value;
@@ -322,8 +319,7 @@ static enum conv_status get_row(struct conv_codec *codec, struct text *text, con
     else if (maxval != 255 && maxval != MOST_VALUE)
         return scale_row(own, from, header)
                    ? CONV_OK
-                   : conv_err_set(err, CONV_ERR_FORMAT, "damaged: a sample above the maximum of %d",
-                                  maxval);
+                   : conv_err_format(err, "damaged: a sample above the maximum of %d", maxval);
     else if (header->shape.depth == 8 || (uintptr_t)from % sizeof(uint16_t) == 0)
         *row = from;
     else
@@ -344,7 +340,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     one.height = 1;
     if (!conv_buffer_reserve(&codec->scratch, bytes + CONV_UNFILTER_SLACK) ||
         !conv_buffer_reserve(&codec->row, puts_planes ? conv_image_bytes(&one) : 1))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     if (puts_planes) {
         conv_image_lay_out(&one, &one, codec->row.data);
         dst = &one;
@@ -496,7 +492,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     struct conv_image part = written(src, kind);
     size_t rows = conv_interleave_bytes(&part) * (size_t)(to - from);
     if (!conv_buffer_reserve(&codec->file, HEAD_MOST + rows))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     uint8_t *data = codec->file.data;
     size_t head = from == 0 ? write_head((char *)data, kind, src) : 0;
     *file = (struct conv_encoded){.part = {{data, head + rows}}, .size = head + rows};

@@ -170,7 +170,7 @@ struct conv_overlap {
 enum conv_status conv_overlap_open(struct conv_overlap **out, struct conv_err *err)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "no memory for the report");
+    return *out ? CONV_OK : conv_err_memory(err, "no memory for the report");
 }
 
 void conv_overlap_close(struct conv_overlap *overlap)

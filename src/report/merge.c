@@ -117,7 +117,7 @@ static bool line_name(struct conv_digest *digest, struct conv_json_value *name, 
 
 static enum conv_status no_memory(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the reports");
+    return conv_err_memory(err, "no memory for the reports");
 }
 
 enum conv_status conv_merge_open(struct conv_merge **merge, struct conv_err *err)
@@ -149,14 +149,12 @@ static enum conv_status read_shard(struct conv_merge *merge, struct report *repo
         return CONV_OK;
     uint64_t index = line_integer(shard.text, "index"), count = line_integer(shard.text, "count");
     if (count < 1 || count > SHARDS_MOST || index >= count)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s: there is no shard %" PRIu64 " of %" PRIu64,
-                            report->path, index, count);
+        return conv_err_usage(err, "%s: there is no shard %" PRIu64 " of %" PRIu64, report->path,
+                              index, count);
     if (merge->shards && merge->shards != (int)count)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "%s: shard %" PRIu64 "/%" PRIu64
-                            " is of another job: the others are of "
-                            "%d shards",
-                            report->path, index, count, merge->shards);
+        return conv_err_usage(
+            err, "%s: shard %" PRIu64 "/%" PRIu64 " is of another job: the others are of %d shards",
+            report->path, index, count, merge->shards);
     if (!merge->shards) {
         merge->last = calloc(count, sizeof(struct report *));
         merge->finished = calloc(count, sizeof(bool));
@@ -177,8 +175,8 @@ static enum conv_status read_begin(struct conv_merge *merge, struct report *repo
     if (merge->count == 0)
         strcpy(merge->filter, filter); // of the same size
     else if (strcmp(filter, merge->filter) != 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is of another job: its filter is %s, not %s",
-                            report->path, filter, merge->filter);
+        return conv_err_usage(err, "%s is of another job: its filter is %s, not %s", report->path,
+                              filter, merge->filter);
     return read_shard(merge, report, line, err);
 }
 
@@ -261,8 +259,7 @@ static enum conv_status read_lines(struct conv_merge *merge, struct report *repo
         bool whole = line[length - 1] == '\n';
         int kind = line_kind(line, length);
         if (!begun && kind != BEGIN) {
-            status =
-                conv_err_set(err, CONV_ERR_USAGE, "%s is not a report in JSON Lines", report->path);
+            status = conv_err_usage(err, "%s is not a report in JSON Lines", report->path);
         } else if (kind == BEGIN) {
             // Reports that were appended to each other are several runs of one shard.
             report->is_finished = false;
@@ -292,14 +289,13 @@ static enum conv_status open_report(struct conv_merge *merge, struct report *rep
         return err->status = CONV_ERR_USAGE;
     }
     if (!S_ISREG(info.st_mode))
-        return conv_err_set(err, CONV_ERR_USAGE, "%s is not a file that can be read twice",
-                            report->path);
+        return conv_err_usage(err, "%s is not a file that can be read twice", report->path);
     report->device = info.st_dev;
     report->inode = info.st_ino;
     for (int i = 0; i < merge->count; i++)
         if (merge->reports[i].device == info.st_dev && merge->reports[i].inode == info.st_ino)
-            return conv_err_set(err, CONV_ERR_USAGE, "%s and %s are the same report",
-                                merge->reports[i].path, report->path);
+            return conv_err_usage(err, "%s and %s are the same report", merge->reports[i].path,
+                                  report->path);
     return CONV_OK;
 }
 

@@ -74,7 +74,7 @@ enum conv_status conv_report_open(struct conv_report **out, const struct conv_re
 {
     struct conv_report *report = calloc(1, sizeof *report);
     if (!report)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the report");
+        return conv_err_memory(err, "no memory for the report");
     report->config = *config;
     report->failed.data_bytes = sizeof(uint64_t);
     if (config->json)

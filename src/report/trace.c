@@ -117,7 +117,7 @@ enum conv_status conv_trace_open(struct conv_trace **out, const char *path, bool
 {
     struct conv_trace *trace = calloc(1, sizeof *trace);
     if (!trace)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the trace");
+        return conv_err_memory(err, "no memory for the trace");
     trace->fd = -1;
     trace->timeline = timeline;
     trace->stall = stall;

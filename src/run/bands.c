@@ -233,7 +233,7 @@ static enum conv_status take_rows(struct run *run, int top, int bottom, int to,
     conv_group_reset(&run->slot.group);
     if (!conv_group_place(&run->slot.group, &job->header.shape, run->filter_alpha, run->table_bytes,
                           &job->placed))
-        return conv_err_set(err, CONV_ERR_MEMORY, "no room for a band"); // a fault of the plan
+        return conv_err_memory(err, "no room for a band"); // a fault of the plan
     enum conv_status status = await(ring, bottom, run->config->stop, err);
     if (status)
         return status;
@@ -374,7 +374,7 @@ enum conv_status conv_bands_run(const struct conv_bands_plan *plan, const struct
 {
     struct run *run = calloc(1, sizeof *run);
     if (!run)
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(&job->err, "out of memory");
     struct ring *ring = &run->ring;
     run->plan = plan;
     run->config = s->config;
@@ -398,8 +398,7 @@ enum conv_status conv_bands_run(const struct conv_bands_plan *plan, const struct
     conv_lock_init_condition(&ring->freed);
     enum conv_status status =
         place(run) ? write_all(run)
-                   : conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for %zu MiB of rows",
-                                  plan->bytes >> 20);
+                   : conv_err_memory(&job->err, "no memory for %zu MiB of rows", plan->bytes >> 20);
     conv_codecs_trim(worker->codecs);
     free(run->memory);
     free(run);

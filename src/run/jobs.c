@@ -332,9 +332,8 @@ void conv_jobs_finish(struct conv_scheduler *s, struct conv_job *job, enum conv_
         return;
     }
     if (!status && job->item.is_numbered && job->record.outcome != CONV_OUTCOME_SKIPPED)
-        status = conv_err_set(&job->err, CONV_ERR_USAGE,
-                              "another member has the same output; this one is %s",
-                              conv_item_target(&job->item));
+        status = conv_err_usage(&job->err, "another member has the same output; this one is %s",
+                                conv_item_target(&job->item));
     bool was_read = job->record.bytes_out > 0; // and encoded: it is the output that failed
     bool gone;
     if (status && !was_read && job->item.ops->is_replaced &&

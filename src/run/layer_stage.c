@@ -37,8 +37,7 @@ static enum conv_status plan_bank(struct plan *plan, const struct conv_layer_sta
     int64_t maps = bank->steps.maps;
     if (!conv_bank_context_bytes(bank, shape->height, shape->width, &plan->in_bytes,
                                  &plan->result_bytes))
-        return conv_err_set(err, CONV_ERR_LIMIT, "the image has too many pixels for %lld maps",
-                            (long long)maps);
+        return conv_err_limit(err, "the image has too many pixels for %lld maps", (long long)maps);
     if (!pool->count)
         plan->out = (struct conv_tensor_shape){3, {maps, shape->height, shape->width}};
     else if (pool->grid == 1)
@@ -56,19 +55,17 @@ static enum conv_status plan_layer(struct plan *plan, const struct conv_layer_st
     if (channels != layer->channels)
         return conv_err_hint(
             err, channels == 3 && layer->channels == 1 ? CONV_HINT_GRAY : CONV_HINT_NONE, 0,
-            conv_err_set(err, CONV_ERR_USAGE,
-                         "the image has shape (%d, %d, %d); the weights, of shape (%d, %d, %d, "
-                         "%d), expect %d channel%s",
-                         channels, shape->height, shape->width, layer->maps, layer->channels,
-                         layer->kernel_height, layer->kernel_width, layer->channels,
-                         layer->channels == 1 ? "" : "s"));
+            conv_err_usage(err,
+                           "the image has shape (%d, %d, %d); the weights, of shape (%d, %d, %d, "
+                           "%d), expect %d channel%s",
+                           channels, shape->height, shape->width, layer->maps, layer->channels,
+                           layer->kernel_height, layer->kernel_width, layer->channels,
+                           layer->channels == 1 ? "" : "s"));
     if (!conv_layer_context_bytes(layer, shape->height, shape->width, &plan->in_bytes,
                                   &plan->result_bytes))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the image has %d x %d pixels, too few or too many for a kernel of "
-                            "%d x %d",
-                            shape->width, shape->height, conv_layer_reach_x(layer),
-                            conv_layer_reach_y(layer));
+        return conv_err_usage(
+            err, "the image has %d x %d pixels, too few or too many for a kernel of %d x %d",
+            shape->width, shape->height, conv_layer_reach_x(layer), conv_layer_reach_y(layer));
     plan->out = (struct conv_tensor_shape){
         3,
         {layer->maps, conv_layer_out_height(layer, shape->height),
@@ -91,8 +88,7 @@ enum conv_status conv_layer_stage_check(const struct conv_layer_stage *stage, st
 {
     struct plan plan;
     if (job->header.shape.depth > 16)
-        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                            "float32 samples; images of 8 and 16 bits are read");
+        return conv_err_unsupported(&job->err, "float32 samples; images of 8 and 16 bits are read");
     return plan_image(&plan, stage, job);
 }
 
@@ -176,11 +172,11 @@ static enum conv_status collect_place(struct conv_layer_collect *collect,
     if (status)
         return status;
     if (!same_shape(&collect->shape, shape))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the result has shape %s, but %s is for results of one shape, %s; a "
-                            "folder as output takes any",
-                            conv_tensor_shape_text(own, shape), collect->path,
-                            conv_tensor_shape_text(first, &collect->shape));
+        return conv_err_usage(err,
+                              "the result has shape %s, but %s is for results of one shape, %s; a "
+                              "folder as output takes any",
+                              conv_tensor_shape_text(own, shape), collect->path,
+                              conv_tensor_shape_text(first, &collect->shape));
     *index = collect->count++;
     return CONV_OK;
 }
@@ -211,8 +207,7 @@ static enum conv_status reserve_planes(struct conv_layer_worker *own, size_t siz
     own->planes = aligned_alloc(CONV_IMAGE_PLANE_ALIGN, size);
     own->planes_size = own->planes ? size : 0;
     return own->planes ? CONV_OK
-                       : conv_err_set(err, CONV_ERR_MEMORY, "no memory for an image of %zu MiB",
-                                      size >> 20);
+                       : conv_err_memory(err, "no memory for an image of %zu MiB", size >> 20);
 }
 
 // The stream that fits the image, opened at its first use, and its staging memory.
@@ -363,11 +358,11 @@ static enum conv_status reserve(struct conv_scheduler *s, struct conv_worker *wo
     size_t most = s->config->memory.staging / 2;
     *reserved = 0;
     if (bytes > most)
-        return conv_err_hint(&job->err, CONV_HINT_MEM_LIMIT, 2 * (uint64_t)bytes,
-                             conv_err_set(&job->err, CONV_ERR_LIMIT,
-                                          "the image and its result take %zu MiB, half of the "
-                                          "limit is %zu",
-                                          (bytes >> 20) + 1, most >> 20));
+        return conv_err_hint(
+            &job->err, CONV_HINT_MEM_LIMIT, 2 * (uint64_t)bytes,
+            conv_err_limit(&job->err,
+                           "the image and its result take %zu MiB, half of the limit is %zu",
+                           (bytes >> 20) + 1, most >> 20));
     // Later images may hold the memory until this one has its place among the results: it does not
     // wait for them.
     while (s->jobs.in_line.first != job) {

@@ -203,9 +203,9 @@ static enum conv_status check_region(const struct conv_blend *blend, struct conv
     const struct conv_image *shape = &job->header.shape;
     if (blend->width == 0 || (blend->x < shape->width && blend->y < shape->height))
         return CONV_OK;
-    return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                        "the region %dx%d+%d+%d lies outside the image of %dx%d", blend->width,
-                        blend->height, blend->x, blend->y, shape->width, shape->height);
+    return conv_err_unsupported(&job->err, "the region %dx%d+%d+%d lies outside the image of %dx%d",
+                                blend->width, blend->height, blend->x, blend->y, shape->width,
+                                shape->height);
 }
 
 static enum conv_status check_gamma(struct conv_job *job)
@@ -213,10 +213,10 @@ static enum conv_status check_gamma(struct conv_job *job)
     uint32_t gamma = job->header.gamma;
     if (gamma == 0 || (gamma >= CONV_CURVE_LEAST_GAMMA && gamma <= CONV_CURVE_MOST_GAMMA))
         return CONV_OK;
-    return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                        "states a gamma of %g; there is no linear light for less than 0.1 and more "
-                        "than 10",
-                        gamma / 1e5);
+    return conv_err_unsupported(
+        &job->err,
+        "states a gamma of %g; there is no linear light for less than 0.1 and more than 10",
+        gamma / 1e5);
 }
 
 static void plan_depths(const struct conv_pipeline_config *config, struct conv_job *job)
@@ -284,16 +284,14 @@ static enum conv_status check_floats(const struct conv_pipeline_config *config,
     if (shape->depth < 32)
         return CONV_OK;
     if (type == CONV_OUTPUT_U8 || type == CONV_OUTPUT_U16)
-        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                            "float32 samples are not made integers");
+        return conv_err_unsupported(&job->err, "float32 samples are not made integers");
     if (type == CONV_OUTPUT_SAME && format->most_depth < 32)
         return conv_err_advise(&job->err, CONV_ERR_UNSUPPORTED, CONV_HINT_FLOAT_FORMAT,
                                "%s cannot hold float32 samples", format->name);
     if (conv_blend_needs_original(blend) || blend->linear ||
         ((blend->gray || blend->luma) && shape->channels >= 3))
-        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                            "float32 samples are filtered as they are: neither blended nor made "
-                            "gray, luminance or linear");
+        return conv_err_unsupported(&job->err, "float32 samples are filtered as they are: neither "
+                                               "blended nor made gray, luminance or linear");
     if (shape->alpha && config->alpha == CONV_ALPHA_PREMULTIPLY)
         return conv_err_advise(&job->err, CONV_ERR_UNSUPPORTED, CONV_HINT_KEEP_ALPHA,
                                "float32 samples are not multiplied by alpha");
@@ -324,16 +322,14 @@ enum conv_status conv_output_plan(const struct conv_pipeline_config *config, str
         return status;
     const struct conv_format *format = job->output_format;
     if (shape->width > format->most_side || shape->height > format->most_side)
-        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED,
-                            "%d x %d pixels: %s holds at most %d per side", shape->width,
-                            shape->height, format->name, format->most_side);
+        return conv_err_unsupported(&job->err, "%d x %d pixels: %s holds at most %d per side",
+                                    shape->width, shape->height, format->name, format->most_side);
     if (config->output_type == CONV_OUTPUT_U16 && format->most_depth < 16)
-        return conv_err_set(&job->err, CONV_ERR_UNSUPPORTED, "%s cannot hold 16 bits per sample",
-                            format->name);
+        return conv_err_unsupported(&job->err, "%s cannot hold 16 bits per sample", format->name);
     struct conv_buffer *carried = &job->meta.bytes;
     if ((config->strip != CONV_STRIP_ALL && !collect(config, job)) ||
         !conv_buffer_append(carried, job->file->bytes, job->meta.source))
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(&job->err, "out of memory");
     carried->size -= job->meta.source;
     job->meta.kept = (struct conv_kept){0};
     if (job->format == format && format->keep)

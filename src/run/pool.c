@@ -126,11 +126,11 @@ enum conv_status conv_pool_open(struct conv_pool *pool, int count, int most, str
     pool->slots = calloc((size_t)most, sizeof *pool->slots);
     pool->buffers = calloc(2 * (size_t)most, sizeof *pool->buffers);
     if (!pool->slots || !pool->buffers)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", most);
+        return conv_err_memory(err, "no memory for %d groups", most);
     pool->count = most;
     return conv_pool_add_slots(pool, count) == count
                ? CONV_OK
-               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d groups", count);
+               : conv_err_memory(err, "no memory for %d groups", count);
 }
 
 static bool make_tables(const struct conv_pool *pool, struct conv_group *group)
@@ -284,9 +284,8 @@ static enum conv_status refuse(const struct conv_pool *pool, size_t bytes, struc
     int shift = bytes < (size_t)10 << 20 ? 10 : 20;
     char unit = shift == 10 ? 'K' : 'M';
     size_t needed = (bytes >> shift) + 1;
-    conv_err_set(err, CONV_ERR_LIMIT,
-                 "the image needs %zu%c of staging memory, and the limit is %zu%c", needed, unit,
-                 pool->limit >> shift, unit);
+    conv_err_limit(err, "the image needs %zu%c of staging memory, and the limit is %zu%c", needed,
+                   unit, pool->limit >> shift, unit);
     return conv_err_hint(err, CONV_HINT_MEM_LIMIT, needed << shift, CONV_ERR_LIMIT);
 }
 

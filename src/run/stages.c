@@ -29,7 +29,7 @@ enum conv_status conv_codecs_open(struct conv_codecs **out, const struct conv_co
     enum conv_status status = CONV_OK;
     *out = NULL;
     if (!codecs)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the codecs");
+        return conv_err_memory(err, "no memory for the codecs");
     codecs->count = conv_format_count;
     codecs->keep = config->keep ? config->keep : SIZE_MAX;
     for (int i = 0; i < codecs->count && !status; i++)
@@ -79,7 +79,7 @@ static enum conv_status find_curve(struct conv_codecs *codecs, const struct conv
     if (is_new)
         codecs->curve = malloc(sizeof *codecs->curve);
     if (!codecs->curve)
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(&job->err, "out of memory");
     if (is_new || codecs->curve->gamma != job->header.gamma)
         conv_curve_make(codecs->curve, job->header.gamma);
     *curve = codecs->curve;
@@ -211,7 +211,7 @@ static enum conv_status decode_file(struct conv_codecs *codecs, struct conv_job 
         return job->format->decode(codec, job->file->bytes, job->file->size, &header, planes, NULL,
                                    &job->err);
     if (!conv_buffer_reserve(&codecs->image, conv_image_bytes(&header.shape)))
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory to turn the image");
+        return conv_err_memory(&job->err, "no memory to turn the image");
     conv_image_lay_out(&stored, &header.shape, codecs->image.data);
     enum conv_status status = job->format->decode(codec, job->file->bytes, job->file->size, &header,
                                                   &stored, NULL, &job->err);

@@ -161,7 +161,7 @@ static void fetch(struct conv_scheduler *s) CONV_NEEDS(s->lock)
     while (room < WALK_BATCH && (jobs[room] = conv_jobs_new(s)))
         room++;
     if (room == 0) {
-        conv_err_set(&s->failure, CONV_ERR_MEMORY, "no memory for another image");
+        conv_err_memory(&s->failure, "no memory for another image");
         conv_scheduler_stop(s);
         return;
     }
@@ -420,7 +420,7 @@ static enum conv_status read_file(struct conv_scheduler *s, struct conv_worker *
 {
     job->track = worker->track;
     if (!job->file)
-        return conv_err_set(&job->err, CONV_ERR_MEMORY, "no memory for the file");
+        return conv_err_memory(&job->err, "no memory for the file");
     if (!s->config->fallback_ops && conv_devices_are_lost(s, &job->err))
         return job->err.status;
     return conv_stages_read(s->config, job);

@@ -20,21 +20,20 @@ enum conv_status conv_npy_header_bytes(const uint8_t *head, size_t size, size_t 
                                        struct conv_err *err)
 {
     if (size < CONV_NPY_HEAD || memcmp(head, magic, sizeof magic) != 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "has no .npy header");
+        return conv_err_format(err, "has no .npy header");
     if (head[6] < 1 || head[6] > 3 || head[7] != 0)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "is a .npy file of version %d.%d; versions 1.0 to 3.0 are read",
-                            head[6], head[7]);
+        return conv_err_unsupported(
+            err, "is a .npy file of version %d.%d; versions 1.0 to 3.0 are read", head[6], head[7]);
     uint64_t length = (uint64_t)head[8] | (uint64_t)head[9] << 8;
     if (is_long(head))
         length |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     length += is_long(head) ? 12 : 10;
     if (length < CONV_NPY_HEAD)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is empty");
+        return conv_err_format(err, "the .npy header is empty");
     if (length > CONV_NPY_MOST_HEADER)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "the .npy header has %" PRIu64 " bytes; at most %d are read", length,
-                            CONV_NPY_MOST_HEADER);
+        return conv_err_unsupported(err,
+                                    "the .npy header has %" PRIu64 " bytes; at most %d are read",
+                                    length, CONV_NPY_MOST_HEADER);
     *header = (size_t)length;
     return CONV_OK;
 }
@@ -82,19 +81,18 @@ static enum conv_status parse_shape(struct conv_json_scan *text, struct conv_ten
 {
     shape->axes = 0;
     if (!conv_json_scan_char(text, '('))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header has no valid shape");
+        return conv_err_format(err, "the .npy header has no valid shape");
     bool has_comma = false;
     while (!conv_json_scan_char(text, ')')) {
         if (shape->axes == CONV_TENSOR_MOST_AXES)
-            return conv_err_set(err, CONV_ERR_LIMIT, "the tensor has more than %d axes",
-                                CONV_TENSOR_MOST_AXES);
+            return conv_err_limit(err, "the tensor has more than %d axes", CONV_TENSOR_MOST_AXES);
         if ((shape->axes > 0 && !has_comma) || !take_side(text, &shape->side[shape->axes]))
-            return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header has no valid shape");
+            return conv_err_format(err, "the .npy header has no valid shape");
         shape->axes++;
         has_comma = conv_json_scan_char(text, ',');
     }
     if (shape->axes == 1 && !has_comma)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header has no valid shape");
+        return conv_err_format(err, "the .npy header has no valid shape");
     return CONV_OK;
 }
 
@@ -120,10 +118,10 @@ static enum conv_status parse_type(struct conv_npy *npy, const char *type, struc
         npy->file_element = types[i].bytes;
         return CONV_OK;
     }
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                        "the elements are of type '%.32s'; uint8, uint16, float16, float32 and "
-                        "float64 are read: save x.astype('float32')",
-                        type);
+    return conv_err_unsupported(err,
+                                "the elements are of type '%.32s'; uint8, uint16, float16, float32 "
+                                "and float64 are read: save x.astype('float32')",
+                                type);
 }
 
 // The order is irrelevant if at most one side is larger than 1.
@@ -145,12 +143,12 @@ static enum conv_status parse_field(struct conv_npy *npy, struct conv_json_scan 
 {
     char key[32];
     if (!take_string(text, key, sizeof key) || !conv_json_scan_char(text, ':'))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is damaged");
+        return conv_err_format(err, "the .npy header is damaged");
     if (strcmp(key, "descr") == 0 && !fields->has_type) {
         fields->has_type = true;
         if (conv_json_scan_char(text, '['))
-            return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                "the elements are records; save one field of them as float32");
+            return conv_err_unsupported(
+                err, "the elements are records; save one field of them as float32");
         if (take_string(text, fields->type, sizeof fields->type))
             return CONV_OK;
     } else if (strcmp(key, "fortran_order") == 0 && !fields->has_order) {
@@ -162,7 +160,7 @@ static enum conv_status parse_field(struct conv_npy *npy, struct conv_json_scan 
         fields->has_shape = true;
         return parse_shape(text, &npy->shape, err);
     }
-    return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is damaged at '%s'", key);
+    return conv_err_format(err, "the .npy header is damaged at '%s'", key);
 }
 
 enum conv_status conv_npy_parse(struct conv_npy *npy, const uint8_t *data, size_t header,
@@ -173,32 +171,30 @@ enum conv_status conv_npy_parse(struct conv_npy *npy, const uint8_t *data, size_
     if (status)
         return status;
     if (expected != header)
-        return conv_err_set(err, CONV_ERR_FORMAT, "ends within the .npy header");
+        return conv_err_format(err, "ends within the .npy header");
     const char *chars = (const char *)data;
     struct conv_json_scan text = {chars + (is_long(data) ? 12 : 10), chars + header};
     struct fields fields = {0};
     *npy = (struct conv_npy){.header = header};
     bool closed = false, has_comma = true;
     if (!conv_json_scan_char(&text, '{'))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header is not a dict");
+        return conv_err_format(err, "the .npy header is not a dict");
     while (!(closed = conv_json_scan_char(&text, '}')) && has_comma && !status) {
         status = parse_field(npy, &text, &fields, err);
         has_comma = conv_json_scan_char(&text, ',');
     }
     conv_json_scan_space(&text);
     if (!status && (!closed || text.at != text.end))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .npy header does not end where it should");
+        return conv_err_format(err, "the .npy header does not end where it should");
     if (!status && !(fields.has_type && fields.has_order && fields.has_shape))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the .npy header lacks descr, fortran_order or shape");
+        return conv_err_format(err, "the .npy header lacks descr, fortran_order or shape");
     if (!status)
         status = parse_type(npy, fields.type, err);
     if (!status && fields.fortran && has_order(&npy->shape))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "the tensor is in Fortran order: save np.ascontiguousarray(x)");
+        return conv_err_unsupported(err,
+                                    "the tensor is in Fortran order: save np.ascontiguousarray(x)");
     if (!status && !conv_tensor_shape_bytes(&npy->shape, npy->file_element, &npy->data))
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "the .npy header declares more elements than any file can hold");
+        return conv_err_limit(err, "the .npy header declares more elements than any file can hold");
     return status;
 }
 
@@ -209,10 +205,10 @@ enum conv_status conv_npy_check_size(const struct conv_npy *npy, uint64_t file_b
     uint64_t expected = npy->header + npy->data;
     if (file_bytes == expected)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "has %" PRIu64 " bytes, but its header declares %s, %" PRIu64 " bytes%s",
-                        file_bytes, conv_tensor_shape_text(text, &npy->shape), expected,
-                        file_bytes < expected ? ": it is cut off" : "");
+    return conv_err_format(err,
+                           "has %" PRIu64 " bytes, but its header declares %s, %" PRIu64 " bytes%s",
+                           file_bytes, conv_tensor_shape_text(text, &npy->shape), expected,
+                           file_bytes < expected ? ": it is cut off" : "");
 }
 
 // --- elements ------------------------------------------------------------------------------------

@@ -19,18 +19,18 @@ enum conv_status conv_safetensors_header_bytes(const uint8_t *head, size_t size,
 {
     uint64_t length = 0;
     if (size < CONV_SAFETENSORS_HEAD)
-        return conv_err_set(err, CONV_ERR_FORMAT, "is not a .safetensors file: it is too short");
+        return conv_err_format(err, "is not a .safetensors file: it is too short");
     for (int i = 7; i >= 0; i--)
         length = length << 8 | head[i];
     if (length < 2 || length > file_bytes - CONV_SAFETENSORS_HEAD)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "is not a .safetensors file, or it is cut off: a header of %" PRIu64
-                            " bytes does not fit into it",
-                            length);
+        return conv_err_format(err,
+                               "is not a .safetensors file, or it is cut off: a header of %" PRIu64
+                               " bytes does not fit into it",
+                               length);
     if (length > CONV_SAFETENSORS_MOST_HEADER)
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "the .safetensors header has %" PRIu64 " bytes; at most %d are read",
-                            length, CONV_SAFETENSORS_MOST_HEADER);
+        return conv_err_limit(err,
+                              "the .safetensors header has %" PRIu64 " bytes; at most %d are read",
+                              length, CONV_SAFETENSORS_MOST_HEADER);
     *header = (size_t)length;
     return CONV_OK;
 }
@@ -109,25 +109,23 @@ static enum conv_status use_entry(struct conv_safetensors *found, const struct e
     uint64_t data = CONV_SAFETENSORS_HEAD + (uint64_t)size;
     int type = 0;
     if (entry->has_many_axes)
-        return conv_err_set(err, CONV_ERR_LIMIT, "the tensor %s has more than %d axes", name,
-                            CONV_TENSOR_MOST_AXES);
+        return conv_err_limit(err, "the tensor %s has more than %d axes", name,
+                              CONV_TENSOR_MOST_AXES);
     while (type < 3 && strcmp(entry->type, types[type]) != 0)
         type++;
     if (type == 3)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "the tensor %s is of type %s; F32, F16 and BF16 are read", name,
-                            entry->type);
+        return conv_err_unsupported(err, "the tensor %s is of type %s; F32, F16 and BF16 are read",
+                                    name, entry->type);
     found->type = (enum conv_safetensors_type)type;
     found->shape = entry->shape;
     found->offset = data + entry->begin;
     if (!conv_tensor_shape_bytes(&entry->shape, conv_safetensors_element(found->type),
                                  &found->bytes) ||
         found->bytes != entry->end - entry->begin)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the size of tensor %s does not match its shape",
-                            name);
+        return conv_err_format(err, "the size of tensor %s does not match its shape", name);
     if (entry->end > file_bytes - data)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the data of the tensor %s end after the file: it is cut off", name);
+        return conv_err_format(err, "the data of the tensor %s end after the file: it is cut off",
+                               name);
     return CONV_OK;
 }
 
@@ -186,16 +184,15 @@ static enum conv_status refuse_name(const struct names *names, const char *word,
                    : names->count < MOST_NEAR ? names->count
                                               : MOST_NEAR;
     if (names->count == 0)
-        return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s', nor any other", word);
+        return conv_err_usage(err, "has no tensor '%.64s', nor any other", word);
     for (size_t i = 0; i < shown; i++)
         conv_text_add(list, sizeof list, ", ", "'%s'",
                       names->near_count ? names->near[i] : names->first[i]);
     if (names->near_count)
-        return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s'; did you mean %s?", word,
-                            list);
-    return conv_err_set(err, CONV_ERR_USAGE, "has no tensor '%.64s'; there %s %zu: %s%s", word,
-                        names->count == 1 ? "is" : "are", names->count, list,
-                        names->count > shown ? ", ..." : "");
+        return conv_err_usage(err, "has no tensor '%.64s'; did you mean %s?", word, list);
+    return conv_err_usage(err, "has no tensor '%.64s'; there %s %zu: %s%s", word,
+                          names->count == 1 ? "is" : "are", names->count, list,
+                          names->count > shown ? ", ..." : "");
 }
 
 enum conv_status conv_safetensors_find(struct conv_safetensors *found, const char *text,
@@ -228,8 +225,8 @@ enum conv_status conv_safetensors_find(struct conv_safetensors *found, const cha
     }
     conv_json_scan_space(&json);
     if (!good || json.at != json.end)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the .safetensors header is damaged at byte %td",
-                            json.at - text);
+        return conv_err_format(err, "the .safetensors header is damaged at byte %td",
+                               json.at - text);
     return is_found ? use_entry(found, &wanted, name, size, file_bytes, err)
                     : refuse_name(&names, name, err);
 }

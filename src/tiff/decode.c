@@ -44,8 +44,7 @@ struct layout {
 
 static enum conv_status refuse(struct conv_err *err, const char *what, const char *hint)
 {
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s%s%s", what, hint ? ": " : "",
-                        hint ? hint : "");
+    return conv_err_unsupported(err, "%s%s%s", what, hint ? ": " : "", hint ? hint : "");
 }
 
 // Only gray, RGB and palettes are read.
@@ -73,9 +72,8 @@ static enum conv_status check_colors(const struct layout *layout, struct conv_er
     case LINEAR_RAW:
         return refuse(err, "raw data of a camera", "darktable-cli INPUT OUTPUT.tif develops them");
     default:
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "TIFF of unusual colours (%d); only gray and RGB are read",
-                            layout->photometric);
+        return conv_err_unsupported(err, "TIFF of unusual colours (%d); only gray and RGB are read",
+                                    layout->photometric);
     }
 }
 
@@ -90,27 +88,25 @@ static enum conv_status check_samples(const struct layout *layout, struct conv_e
     bool whole = layout->format == SAMPLEFORMAT_UINT || layout->format == SAMPLEFORMAT_VOID;
     bool small = bits == 1 || bits == 2 || bits == 4;
     if (layout->samples < colors)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %d samples per pixel",
-                            layout->samples);
+        return conv_err_format(err, "bad header: %d samples per pixel", layout->samples);
     if (layout->samples > colors + !palette)
-        return conv_err_set(
-            err, CONV_ERR_UNSUPPORTED,
-            "TIFF of %d channels; only gray and RGB, both also with alpha, are read",
+        return conv_err_unsupported(
+            err, "TIFF of %d channels; only gray and RGB, both also with alpha, are read",
             layout->samples);
     if (real ? bits != 32 || palette || layout->photometric == PHOTOMETRIC_MINISWHITE
              : !whole || (bits != 8 && bits != 16 && !small) || (palette && bits == 16))
-        return conv_err_set(
-            err, CONV_ERR_UNSUPPORTED,
-            "TIFF of %d-bit %s samples; only those of 8 and 16 bits, gray of 1, 2 and 4, and "
-            "float32 are read",
-            bits,
-            real    ? layout->photometric == PHOTOMETRIC_MINISWHITE ? "inverted floating-point"
-                                                                    : "floating-point"
-            : whole ? "unsigned"
-                    : "signed or complex");
+        return conv_err_unsupported(err,
+                                    "TIFF of %d-bit %s samples; only those of 8 and 16 bits, gray "
+                                    "of 1, 2 and 4, and float32 are read",
+                                    bits,
+                                    real    ? layout->photometric == PHOTOMETRIC_MINISWHITE
+                                                  ? "inverted floating-point"
+                                                  : "floating-point"
+                                    : whole ? "unsigned"
+                                            : "signed or complex");
     if (small && layout->samples > 1)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "TIFF of %d-bit samples in %d channels",
-                            bits, layout->samples);
+        return conv_err_unsupported(err, "TIFF of %d-bit samples in %d channels", bits,
+                                    layout->samples);
     return CONV_OK;
 }
 
@@ -120,10 +116,10 @@ static enum conv_status check_kind(TIFF *tif, const struct layout *layout, struc
     const void *version;
     if (!TIFFIsCODECConfigured(layout->compression) ||
         layout->compression == COMPRESSION_OJPEG) // which it decodes with guesses
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "TIFF of compression %d, which is not read: vips copy INPUT OUTPUT.png "
-                            "converts it",
-                            layout->compression);
+        return conv_err_unsupported(
+            err,
+            "TIFF of compression %d, which is not read: vips copy INPUT OUTPUT.png converts it",
+            layout->compression);
     uint16_t count = 0;
     if (TIFFGetField(tif, TIFFTAG_DNGVERSION, &version) ||
         (TIFFGetField(tif, TIFFTAG_SUBFILETYPE, &subfile) && subfile & FILETYPE_REDUCEDIMAGE &&
@@ -185,14 +181,14 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
         if (across == 0 || rows == 0 || across % 16 != 0 || rows % 16 != 0 ||
             (across > MOST_TILE_SIDE && across - 15 > width) ||
             (rows > MOST_TILE_SIDE && rows - 15 > layout->height) || row * rows > SIZE_MAX / 64)
-            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: tiles of %u x %u pixels",
-                                (unsigned)across, (unsigned)rows);
+            return conv_err_format(err, "bad header: tiles of %u x %u pixels", (unsigned)across,
+                                   (unsigned)rows);
         width = (width + across - 1) / across * across;
         layout->tile_bytes = (size_t)(row * rows);
     } else {
         TIFFGetFieldDefaulted(tif, TIFFTAG_ROWSPERSTRIP, &layout->rows);
         if (layout->rows == 0)
-            return conv_err_set(err, CONV_ERR_FORMAT, "bad header: strips of 0 rows");
+            return conv_err_format(err, "bad header: strips of 0 rows");
         rows = layout->rows < layout->height ? layout->rows : layout->height;
     }
     layout->row_bytes = (size_t)((width * samples * layout->bits + 7) / 8);
@@ -214,10 +210,10 @@ static enum conv_status read_layout(struct conv_libtiff *tiff, struct layout *la
         return conv_format_read_failure(&tiff->fault, tiff->size, err);
     if (layout->width == 0 || layout->height == 0 || layout->width > INT32_MAX ||
         layout->height > INT32_MAX)
-        return conv_err_set(err, CONV_ERR_FORMAT, "bad header: %u x %u pixels",
-                            (unsigned)layout->width, (unsigned)layout->height);
+        return conv_err_format(err, "bad header: %u x %u pixels", (unsigned)layout->width,
+                               (unsigned)layout->height);
     if (lacks_palette(tiff, layout))
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no palette");
+        return conv_err_format(err, "damaged: no palette");
     enum conv_status status = check_kind(tiff->tif, layout, err);
     if (!status)
         status = check_colors(layout, err);
@@ -273,7 +269,7 @@ static enum conv_status check_strips(struct conv_libtiff *tiff, const struct lay
 {
     uint64_t sum = 0, pixels = (uint64_t)layout->width * layout->height;
     if (layout->count == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: no image data");
+        return conv_err_format(err, "damaged: no image data");
     for (uint32_t i = 0; i < layout->count; i++) {
         int bad = 0;
         uint64_t at = TIFFGetStrileOffsetWithErr(tiff->tif, i, &bad);
@@ -281,13 +277,12 @@ static enum conv_status check_strips(struct conv_libtiff *tiff, const struct lay
         if (bad || tiff->failed)
             return conv_format_read_failure(&tiff->fault, tiff->size, err);
         if (at > tiff->size || bytes > tiff->size - at)
-            return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends too early, after %zu bytes",
-                                tiff->size);
+            return conv_err_format(err, "truncated: ends too early, after %zu bytes", tiff->size);
         if (bytes == 0)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: a part of the image is missing");
+            return conv_err_format(err, "damaged: a part of the image is missing");
         sum += bytes;
         if (sum > tiff->size)
-            return conv_err_set(err, CONV_ERR_FORMAT, "damaged: parts of the image overlap");
+            return conv_err_format(err, "damaged: parts of the image overlap");
     }
     bool other = layout->compression != COMPRESSION_NONE &&
                  layout->compression != COMPRESSION_LZW &&
@@ -297,9 +292,9 @@ static enum conv_status check_strips(struct conv_libtiff *tiff, const struct lay
     bool little = layout->tiled ? layout->tile_bytes / most > sum / layout->count
                                 : pixels / 8 * layout->samples * layout->bits / most > sum;
     if (little && layout->bits > 1)
-        return conv_err_set(
-            err, CONV_ERR_FORMAT, "damaged: too little image data (%llu B) for %u x %u pixels",
-            (unsigned long long)sum, (unsigned)layout->width, (unsigned)layout->height);
+        return conv_err_format(err, "damaged: too little image data (%llu B) for %u x %u pixels",
+                               (unsigned long long)sum, (unsigned)layout->width,
+                               (unsigned)layout->height);
     return CONV_OK;
 }
 
@@ -500,10 +495,10 @@ static enum conv_status decode_open(struct conv_codec *codec, struct reader *rea
     if (reader->layout.width != (uint32_t)one.width ||
         reader->layout.height != (uint32_t)header->shape.height ||
         (reader->layout.photometric == PHOTOMETRIC_PALETTE && !read_palette(reader)))
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: contradicts its header");
+        return conv_err_format(err, "damaged: contradicts its header");
     if (!conv_buffer_reserve(&codec->scratch, header->tiff.band_bytes + header->tiff.tile_bytes) ||
         (rows && !conv_buffer_reserve(&codec->row, conv_image_bytes(&one))))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     if (rows)
         conv_image_lay_out(&one, &one, codec->row.data);
     reader->band = codec->scratch.data;

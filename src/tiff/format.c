@@ -369,7 +369,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     size_t count = (size_t)(work.end - work.first);
     if (!conv_buffer_reserve(&codec->file, count * work.room) ||
         !conv_buffer_reserve(&own->places, strips * 2 * sizeof(uint64_t)))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     uint64_t *places = (uint64_t *)(void *)own->places.data;
     work.sizes = places + strips;
     atomic_init(&work.next, work.first);
@@ -384,9 +384,9 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     int extra =
         metadata && metadata->kept.unknown ? EXTRASAMPLE_UNSPECIFIED : EXTRASAMPLE_UNASSALPHA;
     if (last && !end_file(own, src, &directory, extra, carried ? metadata : NULL))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     if (own->end + codec->row.size >= UINT32_MAX) // with the directory, and a byte before it
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cannot be encoded: more than 4 GiB");
+        return conv_err_unsupported(err, "cannot be encoded: more than 4 GiB");
     // The header states where the directory is, so the last part replaces it.
     struct conv_encoded made = {
         .part =

@@ -193,11 +193,11 @@ static enum conv_status probe(const uint8_t *data, size_t size, struct conv_imag
     find_image(&image, &image_size, data, size);
     VP8StatusCode code = WebPGetFeatures(image, image_size, &features);
     if (code == VP8_STATUS_NOT_ENOUGH_DATA)
-        return conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends inside the header");
+        return conv_err_format(err, "truncated: ends inside the header");
     if (code || features.width < 1 || features.height < 1)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: bad header");
+        return conv_err_format(err, "damaged: bad header");
     if (features.has_animation)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged: an animation without a frame");
+        return conv_err_format(err, "damaged: an animation without a frame");
     header->shape.width = features.width;
     header->shape.height = features.height;
     header->shape.channels = features.has_alpha ? 4 : 3;
@@ -214,8 +214,7 @@ static enum conv_status check_size(const uint8_t *data, size_t size,
     uint64_t whole;
     if (extent(data, size, &at, &whole) && whole <= (uint64_t)size + 1)
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_FORMAT, "truncated: %zu of %llu bytes", size,
-                        (unsigned long long)whole);
+    return conv_err_format(err, "truncated: %zu of %llu bytes", size, (unsigned long long)whole);
 }
 
 // --- codec ---------------------------------------------------------------------------------------
@@ -279,7 +278,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
     size_t all = row * (size_t)header->shape.height;
     find_image(&image, &image_size, data, size);
     if (!conv_buffer_reserve(&codec->scratch, all) || !WebPInitDecoderConfig(&config))
-        return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+        return conv_err_memory(err, "out of memory");
     config.output.colorspace = header->shape.alpha ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA =
@@ -349,8 +348,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
     WebPPicture picture;
     struct conv_format_fault fault = {.text = "libwebp refuses it"};
     if (src->depth != 8)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "WebP has 8 bits per sample, not %d",
-                            src->depth);
+        return conv_err_unsupported(err, "WebP has 8 bits per sample, not %d", src->depth);
     if (!configure(&config, &codec->config, metadata) || !WebPPictureInit(&picture))
         return conv_format_write_failure(&fault, err);
     picture.use_argb = 1;

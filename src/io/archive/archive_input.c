@@ -52,8 +52,7 @@ static enum conv_status make_buffer(struct conv_archive_input *input, struct con
 {
     input->buffer = aligned_alloc(PAGE, BUFFER_BYTES);
     input->capacity = BUFFER_BYTES;
-    return input->buffer ? CONV_OK
-                         : conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+    return input->buffer ? CONV_OK : conv_err_memory(err, "no memory to read an archive");
 }
 
 enum conv_status conv_archive_input_open(struct conv_archive_input *input, const char *path,
@@ -71,7 +70,7 @@ enum conv_status conv_archive_input_open(struct conv_archive_input *input, const
     if (fstat(input->fd, &input->info) != 0)
         status = conv_err_errno(err, errno, "cannot stat");
     else if (S_ISDIR(input->info.st_mode))
-        status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not an archive");
+        status = conv_err_format(err, "is a folder, not an archive");
     if (!status && !(may_map && map_file(input))) {
         status = make_buffer(input, err);
 #ifdef F_SETPIPE_SZ
@@ -172,7 +171,7 @@ static bool make_room(struct conv_archive_input *input, size_t least)
 static bool fill(struct conv_archive_input *input, size_t least, struct conv_err *err)
 {
     if (input->end - input->first < least && !input->over && !make_room(input, least)) {
-        conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu bytes", least);
+        conv_err_memory(err, "no memory for %zu bytes", least);
         return false;
     }
     while (!input->over && input->end - input->first < least) {

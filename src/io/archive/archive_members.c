@@ -113,8 +113,7 @@ static bool is_drive(const char *path)
 
 static enum conv_status refuse_for_windows(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "the member's name could leave the output folder on Windows");
+    return conv_err_format(err, "the member's name could leave the output folder on Windows");
 }
 
 enum conv_status conv_member_path_make(char *dst, const char *name, struct conv_err *err)
@@ -122,10 +121,10 @@ enum conv_status conv_member_path_make(char *dst, const char *name, struct conv_
     size_t size = 0;
     bool is_folder = true; // what the name ends in
     if (!*name)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the member has no name");
+        return conv_err_format(err, "the member has no name");
     if (conv_paths_climbs(name, "/"))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the member's name contains \"..\": it could leave the output folder");
+        return conv_err_format(
+            err, "the member's name contains \"..\": it could leave the output folder");
     if (conv_paths_climbs(name, "/\\"))
         return refuse_for_windows(err);
     for (size_t n; name += strspn(name, "/"), (n = strcspn(name, "/")) > 0; name += n) {
@@ -134,18 +133,17 @@ enum conv_status conv_member_path_make(char *dst, const char *name, struct conv_
         if (is_dot)
             continue;
         if (n > NAME_MAX)
-            return conv_err_set(err, CONV_ERR_LIMIT,
-                                "the member's name has a component of more than %d bytes",
-                                NAME_MAX);
+            return conv_err_limit(err, "the member's name has a component of more than %d bytes",
+                                  NAME_MAX);
         if (size + (size > 0) + n >= PATH_MAX)
-            return conv_err_set(err, CONV_ERR_LIMIT, "the member's name is too long");
+            return conv_err_limit(err, "the member's name is too long");
         if (size > 0)
             dst[size++] = '/';
         memcpy(dst + size, name, n);
         size += n;
     }
     if (size == 0 || is_folder)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the member's name is that of a folder");
+        return conv_err_format(err, "the member's name is that of a folder");
     dst[size] = '\0';
     return dst[0] == '\\' || is_drive(dst) ? refuse_for_windows(err) : CONV_OK;
 }
@@ -168,7 +166,7 @@ static enum conv_status check_folder(const struct conv_member_links *links, cons
     memcpy(relative, path, length);
     relative[length] = '\0';
     if (!conv_paths_join(joined, links->folder, relative))
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     *exists = lstat(joined, &info) == 0;
     if (*exists && S_ISLNK(info.st_mode) && !leads_inside(joined, links->folder))
         return conv_err_set(err, CONV_ERR_IO,

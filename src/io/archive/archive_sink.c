@@ -52,8 +52,7 @@ static bool is_early(struct conv_archive_order *order, const struct conv_item *i
 
 static enum conv_status refuse_lost(const struct conv_archive_member *link, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_UNSUPPORTED, "is a link to %s, which is not in the output",
-                        link->link);
+    return conv_err_unsupported(err, "is a link to %s, which is not in the output", link->link);
 }
 
 // True for a hard link to a member that has never come, or to itself, and if not all members come,
@@ -89,7 +88,7 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         conv_output_names_claim(&order->names, &place, &item->is_repeated, err);
     if (!status && place.owner &&
         conv_output_names_has(&order->names, place.archive, place.name, CONV_OUTPUT_WRITTEN))
-        status = conv_err_set(err, CONV_ERR_USAGE, "an earlier version of it is in the archive");
+        status = conv_err_usage(err, "an earlier version of it is in the archive");
     item->is_refused = status != CONV_OK;
     char target[2 * PATH_MAX];
     if (!status && item->is_link && body->member.kind == CONV_ARCHIVE_SYMLINK &&
@@ -139,8 +138,7 @@ static enum conv_status place(const struct conv_sink *base, const struct conv_it
     const struct conv_archive_order *order = order_of(base);
     int length = snprintf(output->path, sizeof output->path, "%s:%s",
                           order->config.targets[item->archive].path, conv_item_target(item));
-    return length < (int)sizeof output->path ? CONV_OK
-                                             : conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    return length < (int)sizeof output->path ? CONV_OK : conv_err_limit(err, "path too long");
 }
 
 // --- the order -----------------------------------------------------------------------------------
@@ -186,7 +184,7 @@ static bool is_its_turn(const struct conv_archive_order *order, uint64_t number)
 
 static enum conv_status no_memory(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for members that wait for their turn");
+    return conv_err_memory(err, "no memory for members that wait for their turn");
 }
 
 // The member waits. Takes the entry over.
@@ -429,7 +427,7 @@ static enum conv_status open_archives(struct conv_sink **out, const struct conv_
     };
     struct conv_archive_order *order = calloc(1, sizeof *order);
     if (!order)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for writing archives");
+        return conv_err_memory(err, "no memory for writing archives");
     order->sink.ops = &ops;
     order->config = *config;
     for (int i = 0; i < CONV_ARCHIVE_MOST_OPEN; i++) {

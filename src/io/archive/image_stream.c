@@ -78,8 +78,7 @@ static enum conv_status measure(struct conv_archive_input *input, const struct c
             return CONV_OK;
         }
         if (*size <= (size_t)got)
-            status = conv_err_set(err, CONV_ERR_FORMAT,
-                                  "damaged at byte %zu: its end cannot be found", at);
+            status = conv_err_format(err, "damaged at byte %zu: its end cannot be found", at);
         least = *size;
     }
     return status;
@@ -129,8 +128,7 @@ static enum conv_archive_step next(struct conv_archive_reader *base,
     if (measure(input, &format, &reader->size, err))
         return fail(reader, err);
     if (reader->size == UINT64_MAX) {
-        conv_err_set(err, CONV_ERR_UNSUPPORTED, "a %s whose end only the end of the input shows",
-                     format->name);
+        conv_err_unsupported(err, "a %s whose end only the end of the input shows", format->name);
         return fail(reader, err);
     }
     reader->left = reader->size;
@@ -156,8 +154,8 @@ static ssize_t read_image(struct conv_archive_reader *base, void *data, size_t s
     size_t most = size < reader->left ? size : (size_t)reader->left;
     ssize_t got = conv_archive_input_read(reader->input, data, most, err);
     if (got >= 0 && (size_t)got < most) {
-        conv_err_set(err, CONV_ERR_FORMAT, "truncated: ends after %" PRIu64 " of %" PRIu64 " bytes",
-                     reader->size - reader->left + (uint64_t)got, reader->size);
+        conv_err_format(err, "truncated: ends after %" PRIu64 " of %" PRIu64 " bytes",
+                        reader->size - reader->left + (uint64_t)got, reader->size);
         return -1;
     }
     reader->left -= got > 0 ? (uint64_t)got : 0;
@@ -176,7 +174,7 @@ static enum conv_status open_reader(struct conv_archive_reader **out,
         .next = next, .read = read_image, .close = close_reader};
     struct conv_image_stream *reader = calloc(1, sizeof *reader);
     if (!reader)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read images");
+        return conv_err_memory(err, "no memory to read images");
     reader->base.ops = &ops;
     reader->input = input;
     input->step = STEP;

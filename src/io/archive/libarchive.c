@@ -55,10 +55,10 @@ static enum conv_status explain(const struct stream *stream, const char *what, s
     }
     const char *text = archive_error_string(stream->archive);
     if (archive_errno(stream->archive) == ENOMEM)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+        return conv_err_memory(err, "no memory to read an archive");
     text = text ? text : "it ends too early";
     int length = (int)strcspn(text, "\n"); // some texts end in one
-    return conv_err_set(err, CONV_ERR_FORMAT, "%s: %.*s", what, length, text);
+    return conv_err_format(err, "%s: %.*s", what, length, text);
 }
 
 // --- the bytes that the library reads ------------------------------------------------------------
@@ -131,17 +131,15 @@ static enum conv_status check_7z(struct stream *stream, struct conv_err *err)
     const uint8_t *map = input->map;
     enum { HEADER = 32 };
     if (input->size < HEADER)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the archive is truncated");
+        return conv_err_format(err, "the archive is truncated");
     uint64_t at = conv_bytes_get(map + 12, 8, true), size = conv_bytes_get(map + 20, 8, true),
              room = input->size - HEADER;
     if (libdeflate_crc32(0, map + 12, 20) != conv_bytes_get(map + 8, 4, true))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the archive is damaged: its header is invalid");
+        return conv_err_format(err, "the archive is damaged: its header is invalid");
     if (at > room || size > room - at)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the archive is truncated: its directory is missing");
+        return conv_err_format(err, "the archive is truncated: its directory is missing");
     if (libdeflate_crc32(0, map + HEADER + at, (size_t)size) != conv_bytes_get(map + 28, 4, true))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the archive is damaged: its directory is invalid");
+        return conv_err_format(err, "the archive is damaged: its directory is invalid");
     stream->after_7z = room - at - size;
     return CONV_OK;
 }
@@ -169,19 +167,18 @@ static enum conv_status open_stream(struct stream *stream, struct conv_archive_i
         return err->status;
     if (!input->map && size >= 2 && memcmp(head, "7z", 2) == 0)
         return S_ISREG(input->info.st_mode)
-                   ? conv_err_set(err, CONV_ERR_LIMIT,
-                                  "the 7-Zip archive is larger than the memory for a copy of it")
-                   : conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                  "a 7-Zip archive can be read from a file only, not from a pipe: "
-                                  "its directory is at its end");
+                   ? conv_err_limit(err,
+                                    "the 7-Zip archive is larger than the memory for a copy of it")
+                   : conv_err_unsupported(err, "a 7-Zip archive can be read from a file only, not "
+                                               "from a pipe: its directory is at its end");
     stream->archive = archive_read_new();
     if (!stream->archive)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+        return conv_err_memory(err, "no memory to read an archive");
     if (!input->map)
         stream->tail = malloc(CONV_ZIP_TAIL);
     if (!input->map && !stream->tail) {
         archive_read_free(stream->archive);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+        return conv_err_memory(err, "no memory to read an archive");
     }
     stream->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     enum conv_status status = CONV_OK;
@@ -204,7 +201,7 @@ static bool check_expansion(struct stream *stream, uint64_t contents)
 {
     if (conv_expansion_allows(conv_archive_input_stored(stream->input), contents))
         return true;
-    conv_err_set(&stream->failure, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
+    conv_err_limit(&stream->failure, "%s", CONV_EXPANSION_TEXT);
     return false;
 }
 
@@ -219,8 +216,7 @@ static enum conv_status check_rest(struct stream *stream, uint64_t members, stru
     if (got < 0)
         return explain(stream, "", err);
     if (stream->after_7z > 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "%" PRIu64 " bytes follow the archive",
-                            stream->after_7z);
+        return conv_err_format(err, "%" PRIu64 " bytes follow the archive", stream->after_7z);
     return stream->tail ? conv_zip_check_tail(stream->tail, stream->tail_size, members, err)
                         : CONV_OK;
 }
@@ -248,7 +244,7 @@ struct reader {
 static int refuse(struct reader *reader, const char *text, struct conv_err *err)
 {
     reader->is_open = false;
-    conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: %s", text);
+    conv_err_format(err, "the member is damaged: %s", text);
     return -1;
 }
 
@@ -398,7 +394,7 @@ static enum conv_status take_entry(struct reader *reader, struct archive_entry *
     member->gname = or_empty(archive_entry_gname(entry));
     const char *name = archive_entry_pathname(entry);
     if (!name_member(reader, member, or_empty(name)))
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of a member");
+        return conv_err_memory(err, "no memory for the name of a member");
     int64_t size = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : -1;
     reader->has_size = size >= 0;
     reader->size = reader->has_size ? (uint64_t)size : 0;
@@ -406,7 +402,7 @@ static enum conv_status take_entry(struct reader *reader, struct archive_entry *
     member->size_unknown = is_file && !reader->has_size;
     reader->is_open = is_file;
     if (is_file && archive_entry_is_encrypted(entry))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "the member is encrypted");
+        return conv_err_unsupported(err, "the member is encrypted");
     return CONV_OK;
 }
 
@@ -492,7 +488,7 @@ enum conv_status conv_libarchive_read(struct conv_archive_reader **out,
     *out = NULL;
     struct reader *reader = calloc(1, sizeof *reader);
     if (!reader)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read an archive");
+        return conv_err_memory(err, "no memory to read an archive");
     enum conv_status status = open_stream(&reader->stream, input, err);
     if (status) {
         free(reader);
@@ -509,10 +505,9 @@ enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,
                                       struct conv_archive_input *, struct conv_err *err)
 {
     *reader = NULL;
-    return conv_err_set(
-        err, CONV_ERR_UNSUPPORTED,
-        "this conv was built without libarchive, which such an archive "
-        "needs; it reads tar, tar.gz and ordinary zip files, and writes tar, tar.gz and zip");
+    return conv_err_unsupported(
+        err, "this conv was built without libarchive, which such an archive needs; it reads tar, "
+             "tar.gz and ordinary zip files, and writes tar, tar.gz and zip");
 }
 
 #endif

@@ -17,18 +17,18 @@ enum { BLOCK_PARTS = 21, BLOCK_MORE = 504 };
 
 static enum conv_status refuse_map(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT, "the map of a sparse file is malformed");
+    return conv_err_format(err, "the map of a sparse file is malformed");
 }
 
 static enum conv_status add_part(struct conv_tar_sparse *sparse, uint64_t at, uint64_t size,
                                  struct conv_err *err)
 {
     if (sparse->count == CONV_TAR_MOST_PARTS)
-        return conv_err_set(err, CONV_ERR_LIMIT, "a sparse file of more than %zu parts is not read",
-                            CONV_TAR_MOST_PARTS);
+        return conv_err_limit(err, "a sparse file of more than %zu parts is not read",
+                              CONV_TAR_MOST_PARTS);
     struct conv_tar_part *parts = conv_array_grow(sparse->parts, sparse->count, sizeof *parts);
     if (!parts)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the map of a sparse file");
+        return conv_err_memory(err, "no memory for the map of a sparse file");
     sparse->parts = parts;
     sparse->parts[sparse->count++] = (struct conv_tar_part){at, size};
     return CONV_OK;
@@ -73,8 +73,7 @@ enum conv_status conv_tar_sparse_old(struct conv_tar_sparse *sparse,
         *is_over = got < CONV_TAR_BLOCK;
         if (*is_over)
             return got < 0 ? err->status
-                           : conv_err_set(err, CONV_ERR_FORMAT,
-                                          "truncated archive: it ends inside a header");
+                           : conv_err_format(err, "truncated archive: it ends inside a header");
         more = block[BLOCK_MORE] != 0;
         if (!status)
             status = add_entries(sparse, block, BLOCK_PARTS, err);
@@ -216,14 +215,14 @@ ssize_t conv_tar_sparse_read(struct conv_tar_sparse *sparse, struct conv_archive
 
 static enum conv_status refuse(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT, "its PAX header is malformed");
+    return conv_err_format(err, "its PAX header is malformed");
 }
 
 static enum conv_status refuse_length(uint64_t length, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_LIMIT,
-                        "a header about the member has %" PRIu64 " bytes; at most %zu are read",
-                        length, CONV_TAR_MOST_PAX);
+    return conv_err_limit(err,
+                          "a header about the member has %" PRIu64 " bytes; at most %zu are read",
+                          length, CONV_TAR_MOST_PAX);
 }
 
 // *to = a copy of the string of `size` bytes; what was there before is freed. An empty string
@@ -231,11 +230,10 @@ static enum conv_status refuse_length(uint64_t length, struct conv_err *err)
 static enum conv_status set_text(char **to, const char *text, size_t size, struct conv_err *err)
 {
     if (memchr(text, '\0', size))
-        return conv_err_set(err, CONV_ERR_FORMAT, "its PAX header has a name with a NUL byte");
+        return conv_err_format(err, "its PAX header has a name with a NUL byte");
     free(*to);
     *to = size ? strndup(text, size) : NULL;
-    return size && !*to ? conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of a member")
-                        : CONV_OK;
+    return size && !*to ? conv_err_memory(err, "no memory for the name of a member") : CONV_OK;
 }
 
 static bool parse_whole(uint64_t *value, const char *text, size_t size)
@@ -377,7 +375,7 @@ static enum conv_status read_long(struct conv_tar_pax *pax, struct conv_archive_
     struct record whole;
     char *data = malloc((size_t)record->size);
     if (!data)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a header of the archive");
+        return conv_err_memory(err, "no memory for a header of the archive");
     ssize_t got = conv_archive_input_read(input, data, (size_t)record->size, err);
     enum conv_status status = got < 0 ? err->status : CONV_OK;
     if ((uint64_t)got == record->size && parse_record(&whole, data, (size_t)got, record->size))
@@ -431,7 +429,7 @@ enum conv_status conv_tar_pax_read_name(struct conv_tar_pax *pax, char **to,
     }
     char *text = calloc(1, (size_t)*left + 1);
     if (!text)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a header of the archive");
+        return conv_err_memory(err, "no memory for a header of the archive");
     ssize_t got = conv_archive_input_read(input, text, (size_t)*left, err);
     if (got >= 0) {
         *left -= (uint64_t)got;

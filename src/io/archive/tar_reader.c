@@ -211,8 +211,8 @@ bool conv_tar_recognise(const uint8_t *head, size_t size)
 static enum conv_status refuse_end(const struct tar_reader *tar, const char *where,
                                    struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT, "truncated archive: it ends %s, at byte %" PRIu64,
-                        where, tar->input->at);
+    return conv_err_format(err, "truncated archive: it ends %s, at byte %" PRIu64, where,
+                           tar->input->at);
 }
 
 // Skips the rest of the member. CONV_ERR_FORMAT if the archive ends in it.
@@ -251,12 +251,12 @@ static enum conv_status next_header(struct tar_reader *tar, bool *end, struct co
             return refuse_end(tar, "inside a header", err);
         bool zero = is_zeros(block, (size_t)got);
         if (!zero && (got < CONV_TAR_BLOCK || !is_header(block)))
-            return conv_err_set(err, CONV_ERR_FORMAT,
-                                marked ? "byte %" PRIu64
-                                         ": the data after the end of the archive is not an archive"
-                                : start == 0 ? "not a tar archive: no header at byte %" PRIu64
-                                             : "damaged archive: no header at byte %" PRIu64,
-                                at);
+            return conv_err_format(
+                err,
+                marked ? "byte %" PRIu64 ": the data after the end of the archive is not an archive"
+                : start == 0 ? "not a tar archive: no header at byte %" PRIu64
+                             : "damaged archive: no header at byte %" PRIu64,
+                at);
         if (!zero)
             memcpy(&tar->header, block, CONV_TAR_BLOCK);
         if (conv_archive_input_skip(tar->input, CONV_TAR_BLOCK, err) < 0)
@@ -273,7 +273,7 @@ static uint64_t parse_size(struct tar_reader *tar)
     int64_t number;
     if (conv_tar_parse_number(&number, tar->header.size, sizeof tar->header.size) && number >= 0)
         return (uint64_t)number;
-    (void)conv_err_set(&tar->own.bad, CONV_ERR_FORMAT, "its size is not a number");
+    (void)conv_err_format(&tar->own.bad, "its size is not a number");
     return 0;
 }
 
@@ -333,11 +333,11 @@ static enum conv_archive_step begin_sparse(struct tar_reader *tar,
     if (sparse->is_at_content)
         status = conv_tar_sparse_begin(sparse, tar->input, &tar->left, err);
     if (!status && !conv_tar_sparse_fits(sparse, tar->left))
-        status = conv_err_set(err, CONV_ERR_FORMAT, "the map of a sparse file is malformed");
+        status = conv_err_format(err, "the map of a sparse file is malformed");
     tar->expanded += status ? 0 : sparse->size; // both have 63 bits, and a sum is checked at once
     if (!status && !conv_expansion_allows(conv_archive_input_stored(tar->input), tar->expanded)) {
         tar->expanded -= sparse->size;
-        status = conv_err_set(err, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
+        status = conv_err_limit(err, "%s", CONV_EXPANSION_TEXT);
     }
     if (status) {
         tar->is_file = false;
@@ -378,8 +378,7 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
         return refuse_member(tar, CONV_ERR_UNSUPPORTED,
                              "is the rest of a file that began in another archive", err);
     if (type >= 'A' && type <= 'Z') { // a program's own; all others are files (POSIX.1-2001)
-        conv_err_set(err, CONV_ERR_UNSUPPORTED, "is a member of unknown type (0x%02X)",
-                     (unsigned char)type);
+        conv_err_unsupported(err, "is a member of unknown type (0x%02X)", (unsigned char)type);
         return CONV_ARCHIVE_BAD;
     }
     member->size = tar->left;
@@ -425,8 +424,7 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
         if (skip_rest(tar, err) || next_header(tar, &end, err))
             return damaged(tar);
         if (end && tar->is_announced) {
-            conv_err_set(err, CONV_ERR_FORMAT,
-                         "damaged archive: it ends after a header about another member");
+            conv_err_format(err, "damaged archive: it ends after a header about another member");
             return damaged(tar);
         }
         if (end)
@@ -523,7 +521,7 @@ enum conv_status conv_tar_reader_open(struct conv_archive_reader **reader,
     };
     struct tar_reader *tar = calloc(1, sizeof *tar);
     if (!tar)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an archive");
+        return conv_err_memory(err, "no memory for an archive");
     tar->reader.ops = &ops;
     tar->input = input;
     tar->unpacked.fd = -1;

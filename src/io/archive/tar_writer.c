@@ -99,13 +99,13 @@ enum conv_status conv_tar_check(const struct conv_archive_member *member, struct
 {
     size_t length = strlen(member->name) + strlen(slash_of(member));
     if (member->kind == CONV_ARCHIVE_DEVICE)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "devices are not written to archives");
+        return conv_err_unsupported(err, "devices are not written to archives");
     if (length > PATH_MAX || strlen(member->link) > PATH_MAX)
-        return conv_err_set(err, CONV_ERR_LIMIT, "the name is too long");
+        return conv_err_limit(err, "the name is too long");
     if (length == 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the name is empty");
+        return conv_err_format(err, "the name is empty");
     if (member->size > INT64_MAX)
-        return conv_err_set(err, CONV_ERR_LIMIT, "its size is out of range");
+        return conv_err_limit(err, "its size is out of range");
     return CONV_OK;
 }
 
@@ -176,7 +176,7 @@ static enum conv_status write_bytes(struct writer *writer, const void *data, siz
         bytes.out_size = OUT_BYTES - writer->used;
         enum conv_unpack_result result = writer->method->run(writer->state, &bytes, last);
         if (result != CONV_UNPACK_MORE && result != CONV_UNPACK_END)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory to compress an archive");
+            return conv_err_memory(err, "no memory to compress an archive");
         writer->used = OUT_BYTES - bytes.out_size;
         done = last ? result == CONV_UNPACK_END : bytes.in_size == 0;
         if (bytes.out_size == 0 || (last && done)) {
@@ -225,14 +225,14 @@ static enum conv_status open_writer(struct conv_archive_writer **out,
     static const struct conv_archive_writer_ops ops = {append, finish, close_writer};
     *out = NULL;
     if (!method)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "this conv was built without libzstd: it writes tar, tar.gz and zip");
+        return conv_err_unsupported(
+            err, "this conv was built without libzstd: it writes tar, tar.gz and zip");
     struct writer *writer = calloc(1, sizeof *writer + method->state_bytes);
     if (!writer || !method->begin(writer->state)) {
         if (writer)
             method->close(writer->state);
         free(writer);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to write an archive");
+        return conv_err_memory(err, "no memory to write an archive");
     }
     writer->base.ops = &ops;
     writer->output = output;

@@ -297,7 +297,7 @@ struct conv_unpack {
 
 static enum conv_status refuse_memory(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory to decompress an archive");
+    return conv_err_memory(err, "no memory to decompress an archive");
 }
 
 enum conv_status conv_unpack_open(struct conv_unpack **out, struct conv_archive_input *input,
@@ -309,10 +309,10 @@ enum conv_status conv_unpack_open(struct conv_unpack **out, struct conv_archive_
         return err->status;
     const struct method *method = find_method(head, (size_t)size);
     if (!method && conv_archive_of_bytes(head, (size_t)size))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                            "this conv was built without the library that decompresses it");
+        return conv_err_unsupported(err,
+                                    "this conv was built without the library that decompresses it");
     if (!method)
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a compressed archive");
+        return conv_err_format(err, "not a compressed archive");
     struct conv_unpack *unpack = calloc(1, sizeof *unpack + method->state_bytes);
     if (!unpack)
         return refuse_memory(err);
@@ -362,8 +362,7 @@ static int begin_stream(struct conv_unpack *unpack, struct conv_err *err)
         }
         if ((padded && !method->may_follow_padding) ||
             (unpack->any && !strchr(method->firsts, *bytes->in))) {
-            conv_err_set(err, CONV_ERR_FORMAT, "the archive is damaged: data after its %s stream",
-                         method->name);
+            conv_err_format(err, "the archive is damaged: data after its %s stream", method->name);
             return -1;
         }
         if (unpack->any && !method->begin(unpack->state, true)) {
@@ -391,7 +390,7 @@ static enum conv_status decompress(struct conv_unpack *unpack, size_t size, bool
         if (more < 0)
             return err->status;
         if (more == 0 && !unpack->between)
-            return conv_err_set(err, CONV_ERR_FORMAT, "the archive is truncated");
+            return conv_err_format(err, "the archive is truncated");
         *over = more == 0;
         if (*over)
             return CONV_OK;
@@ -403,9 +402,8 @@ static enum conv_status decompress(struct conv_unpack *unpack, size_t size, bool
         if (result == CONV_UNPACK_NO_MEMORY)
             return refuse_memory(err);
         if (result == CONV_UNPACK_DAMAGED)
-            return conv_err_set(err, CONV_ERR_FORMAT,
-                                "the archive is damaged: its %s stream is invalid",
-                                unpack->method->name);
+            return conv_err_format(err, "the archive is damaged: its %s stream is invalid",
+                                   unpack->method->name);
         unpack->holds_back = result == CONV_UNPACK_MORE && bytes->out_size == 0;
         unpack->between = result == CONV_UNPACK_END;
         unpack->any |= unpack->between;
@@ -426,7 +424,7 @@ ssize_t conv_unpack_read(struct conv_unpack *unpack, uint8_t *data, size_t size,
     size_t made = size - unpack->bytes.out_size;
     unpack->out += made;
     if (!conv_expansion_allows(conv_unpack_stored(unpack), unpack->out))
-        conv_err_set(failure, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
+        conv_err_limit(failure, "%s", CONV_EXPANSION_TEXT);
     else if (made > 0 || !failure->status)
         return (ssize_t)made; // what came before a failure is good
     if (err)

@@ -54,7 +54,7 @@ static enum conv_status add_span(struct spans *spans, uint64_t start, uint64_t e
     bool joins_last = i > 0 && spans->spans[i - 1].end == start;
     struct span *more = conv_array_grow(spans->spans, spans->count, sizeof *more);
     if (!more)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the places of members");
+        return conv_err_memory(err, "no memory for the places of members");
     spans->spans = more;
     struct span *next = spans->spans + i;
     if (joins_last && joins_next) {
@@ -104,7 +104,7 @@ struct reader {
 static int fail(struct reader *reader, const char *text, struct conv_err *err)
 {
     reader->content = NULL;
-    conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: %s", text);
+    conv_err_format(err, "the member is damaged: %s", text);
     return -1;
 }
 
@@ -136,7 +136,7 @@ static ssize_t inflate_some(struct reader *reader, void *data, size_t size, stru
     size_t made = size - stream->avail_out;
     reader->fed += (size_t)fed - stream->avail_in;
     if (result == Z_MEM_ERROR) {
-        conv_err_set(err, CONV_ERR_MEMORY, "no memory to decompress a member");
+        conv_err_memory(err, "no memory to decompress a member");
         return -1;
     }
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
@@ -204,7 +204,7 @@ static ssize_t read_content(struct conv_archive_reader *base, void *data, size_t
     if (!conv_expansion_allows(reader->input->size, reader->contents)) {
         reader->content = NULL;
         reader->at = reader->file.end;
-        conv_err_set(err, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
+        conv_err_limit(err, "%s", CONV_EXPANSION_TEXT);
         return -1;
     }
     return reader->produced < record->size || check_end(reader, err) ? got : -1;
@@ -271,7 +271,7 @@ static enum conv_status read_link(struct reader *reader, struct conv_err *err)
     reader->link[size] = '\0';
     reader->content = NULL;
     if (got >= 0 && reader->produced < reader->record.size)
-        return conv_err_set(err, CONV_ERR_LIMIT, "is a symbolic link whose target is too long");
+        return conv_err_limit(err, "is a symbolic link whose target is too long");
     return got < 0 ? err->status : CONV_OK;
 }
 
@@ -289,29 +289,29 @@ static enum conv_status open_member(struct reader *reader, struct conv_archive_m
         member->mode = 0755;
     member->mtime.tv_sec = record->mtime;
     if (memchr(record->name, '\0', record->name_size))
-        return conv_err_set(err, CONV_ERR_FORMAT, "the member's name contains a NUL byte");
+        return conv_err_format(err, "the member's name contains a NUL byte");
     if (record->flags & CONV_ZIP_IS_ENCRYPTED)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "the member is encrypted");
+        return conv_err_unsupported(err, "the member is encrypted");
     if (record->lacks_sizes)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: it has no size");
+        return conv_err_format(err, "the member is damaged: it has no size");
     enum conv_status status = conv_zip_record_content(&reader->file, record, &content, &end, err);
     if (!status)
         status = add_span(&reader->spans, reader->file.base + record->offset, end, &apart, err);
     if (status)
         return status;
     if (!apart)
-        return conv_err_set(err, CONV_ERR_FORMAT, "%s", SHARES_BYTES);
+        return conv_err_format(err, "%s", SHARES_BYTES);
     reader->input->at = (uint64_t)(content - reader->file.data); // for what is kept in memory
     if (member->kind == CONV_ARCHIVE_FOLDER && record->size > 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "is a folder, but has a content");
+        return conv_err_format(err, "is a folder, but has a content");
     if (member->kind == CONV_ARCHIVE_FILE || member->kind == CONV_ARCHIVE_SYMLINK)
         reader->content = content;
     if (record->method == CONV_ZIP_STORED && record->size != record->packed)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the member is damaged: its sizes differ");
+        return conv_err_format(err, "the member is damaged: its sizes differ");
     if (member->kind == CONV_ARCHIVE_FILE)
         member->size = record->size;
     if (record->method == CONV_ZIP_DEFLATED && inflateReset(&reader->stream) != Z_OK)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to decompress a member");
+        return conv_err_memory(err, "no memory to decompress a member");
     if (member->kind == CONV_ARCHIVE_SYMLINK)
         return read_link(reader, err);
     // A content without bytes is not read.
@@ -338,10 +338,10 @@ next_of_other(struct reader *reader, struct conv_archive_member *member, struct 
     }
     if (reader->count == reader->file.count || !reader->has_directory)
         return end_archive(reader, err);
-    conv_err_set(err, CONV_ERR_FORMAT,
-                 "only %" PRIu64 " of the %" PRIu64
-                 " members in the directory of the zip file can be read",
-                 reader->count, reader->file.count);
+    conv_err_format(err,
+                    "only %" PRIu64 " of the %" PRIu64
+                    " members in the directory of the zip file can be read",
+                    reader->count, reader->file.count);
     return CONV_ARCHIVE_DAMAGED;
 }
 
@@ -357,14 +357,14 @@ static enum conv_archive_step next(struct conv_archive_reader *base,
     if (reader->other)
         return next_of_other(reader, member, err);
     if (!conv_expansion_allows(reader->input->size, reader->contents)) {
-        conv_err_set(err, CONV_ERR_LIMIT, "%s", CONV_EXPANSION_TEXT);
+        conv_err_limit(err, "%s", CONV_EXPANSION_TEXT);
         return CONV_ARCHIVE_DAMAGED;
     }
     if (reader->at >= reader->file.end)
         return end_archive(reader, err);
     if (!conv_zip_record_next(&reader->file, &reader->at, &reader->record)) {
-        conv_err_set(err, CONV_ERR_FORMAT,
-                     "the directory of the zip file is damaged at byte %" PRIu64, reader->at);
+        conv_err_format(err, "the directory of the zip file is damaged at byte %" PRIu64,
+                        reader->at);
         return CONV_ARCHIVE_DAMAGED;
     }
     enum conv_status status = open_member(reader, member, err);
@@ -400,7 +400,7 @@ static enum conv_status check_entries(struct reader *reader, struct conv_err *er
         if (!found)
             status = add_span(&reader->spans, file->base + record.offset, end, &apart, err);
         if (!found && !apart)
-            found = conv_err_set(&cause, CONV_ERR_FORMAT, "%s", SHARES_BYTES);
+            found = conv_err_format(&cause, "%s", SHARES_BYTES);
         if (found && !file->doubt.status)
             (void)conv_err_set(&file->doubt, found, "%.*s: %s", (int)record.name_size,
                                (const char *)record.name, cause.text);
@@ -423,7 +423,7 @@ enum conv_status conv_zip_read(struct conv_archive_reader **out, struct conv_arc
         return conv_libarchive_read(out, input, err);
     struct reader *reader = calloc(1, sizeof *reader);
     if (!reader)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a zip file");
+        return conv_err_memory(err, "no memory to read a zip file");
     enum conv_status status = conv_zip_file_open(&reader->file, input->map, input->size, err);
     reader->has_directory = !status;
     if (status == CONV_ERR_UNSUPPORTED) // libarchive reads the headers of the entries
@@ -436,7 +436,7 @@ enum conv_status conv_zip_read(struct conv_archive_reader **out, struct conv_arc
     if (!status && !(reader->has_directory && reader->file.is_usual))
         status = conv_libarchive_read(&reader->other, input, err);
     if (!status && inflateInit2(&reader->stream, -15) != Z_OK) // deflate without a header
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a zip file");
+        status = conv_err_memory(err, "no memory to read a zip file");
     reader->has_stream = !status;
     if (status)
         close_reader(&reader->base);

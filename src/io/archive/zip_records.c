@@ -170,10 +170,9 @@ static uint64_t descriptor_size(const uint8_t *from, uint64_t room,
 
 static enum conv_status differs(const char *what, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "the member is damaged: its header and the directory of the zip file "
-                        "differ in its %s",
-                        what);
+    return conv_err_format(
+        err, "the member is damaged: its header and the directory of the zip file differ in its %s",
+        what);
 }
 
 enum conv_status conv_zip_record_content(const struct conv_zip_file *file,
@@ -184,8 +183,7 @@ enum conv_status conv_zip_record_content(const struct conv_zip_file *file,
     uint64_t at = file->base + record->offset, room = file->start - at;
     if (record->offset > file->start || at > file->start || room < HEADER ||
         get(file->data + at, 4) != IS_HEADER)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the member is not where the directory of the zip file says");
+        return conv_err_format(err, "the member is not where the directory of the zip file says");
     const uint8_t *header = file->data + at;
     unsigned flags = (unsigned)get(header + 6, 2);
     struct conv_zip_record own = {
@@ -197,8 +195,7 @@ enum conv_status conv_zip_record_content(const struct conv_zip_file *file,
     };
     size_t extra = (size_t)get(header + 28, 2), before = HEADER + own.header_name_size + extra;
     if (room < before || room - before < record->packed)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the member is damaged: it does not fit into the zip file");
+        return conv_err_format(err, "the member is damaged: it does not fit into the zip file");
     if (own.header_name_size != record->header_name_size ||
         memcmp(own.header_name, record->header_name, own.header_name_size) != 0)
         return differs("name", err);
@@ -267,33 +264,33 @@ static enum conv_status find_directory(struct conv_zip_file *file, uint64_t at,
                                        struct end_record *end, struct conv_err *err)
 {
     if (!read_end_record(file, at, end))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the zip file contradicts itself: its two end records differ");
+        return conv_err_format(err, "the zip file contradicts itself: its two end records differ");
     if (end->size > end->end || end->start > end->end - end->size)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the zip file contradicts itself, or is truncated: a directory of "
-                            "%" PRIu64 " bytes at byte %" PRIu64
-                            " does not fit before its end record at byte %" PRIu64,
-                            end->size, end->start, end->end);
+        return conv_err_format(
+            err,
+            "the zip file contradicts itself, or is truncated: a directory of %" PRIu64
+            " bytes at byte %" PRIu64 " does not fit before its end record at byte %" PRIu64,
+            end->size, end->start, end->end);
     file->end = end->end;
     file->start = end->end - end->size;
     file->base = file->start - end->start;
     if (end->size == 0 && end->end > 0)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the zip file contradicts itself: its directory is empty, and %" PRIu64
-                            " bytes come before it",
-                            end->end);
+        return conv_err_format(
+            err,
+            "the zip file contradicts itself: its directory is empty, and %" PRIu64
+            " bytes come before it",
+            end->end);
     if (end->size > 0 && (end->size < RECORD || get(file->data + file->start, 4) != IS_RECORD))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the zip file contradicts itself: its directory does not begin %" PRIu64
-                            " bytes before its end record",
-                            end->size);
+        return conv_err_format(
+            err,
+            "the zip file contradicts itself: its directory does not begin %" PRIu64
+            " bytes before its end record",
+            end->size);
     uint64_t first = end->size > 0 ? get(file->data + file->start + 42, 4) : MOST_32;
     if (file->base > 0 && first != MOST_32 &&
         (first > end->start || get(file->data + file->base + first, 4) != IS_HEADER))
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the zip file contradicts itself: place or size of its directory is "
-                            "wrong");
+        return conv_err_format(
+            err, "the zip file contradicts itself: place or size of its directory is wrong");
     return CONV_OK;
 }
 
@@ -323,10 +320,10 @@ static bool find_end(struct conv_zip_file *file, uint64_t *at, bool *is_exact)
 
 static enum conv_status refuse_count(uint64_t said, uint64_t count, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "the zip file contradicts itself: it says that it has %" PRIu64
-                        " members, and %" PRIu64 " are there",
-                        said, count);
+    return conv_err_format(err,
+                           "the zip file contradicts itself: it says that it has %" PRIu64
+                           " members, and %" PRIu64 " are there",
+                           said, count);
 }
 
 enum conv_status conv_zip_check_tail(const uint8_t *data, size_t size, uint64_t count,
@@ -340,8 +337,8 @@ enum conv_status conv_zip_check_tail(const uint8_t *data, size_t size, uint64_t 
         return said == (count & MOST_16) || said == MOST_16 ? CONV_OK
                                                             : refuse_count(said, count, err);
     }
-    return conv_err_set(err, CONV_ERR_FORMAT,
-                        "the archive is truncated in its directory, or other data follows it");
+    return conv_err_format(err,
+                           "the archive is truncated in its directory, or other data follows it");
 }
 
 static enum conv_status doubt(struct conv_zip_file *file, const struct end_record *end,
@@ -352,13 +349,11 @@ static enum conv_status doubt(struct conv_zip_file *file, const struct end_recor
     if (said != (file->count & most)) // without zip64, programs count from 0 again
         return refuse_count(said, file->count, err);
     if (!end->has_one_disk)
-        return conv_err_set(err, CONV_ERR_FORMAT,
-                            "the zip file contradicts itself, or is one of several parts");
+        return conv_err_format(err, "the zip file contradicts itself, or is one of several parts");
     if (comment > rest)
-        return conv_err_set(err, CONV_ERR_FORMAT, "the zip file is truncated in its comment");
+        return conv_err_format(err, "the zip file is truncated in its comment");
     if (comment < rest)
-        return conv_err_set(err, CONV_ERR_FORMAT, "%" PRIu64 " bytes follow the zip file",
-                            rest - comment);
+        return conv_err_format(err, "%" PRIu64 " bytes follow the zip file", rest - comment);
     return CONV_OK;
 }
 
@@ -373,8 +368,7 @@ enum conv_status conv_zip_file_open(struct conv_zip_file *file, const uint8_t *d
     enum conv_status status = any ? find_directory(file, at, &end, err) : CONV_OK;
     // Without its own end, the end of a zip file within a member may have been found.
     if (!any || (!status && !is_exact && file->base > 0)) {
-        (void)conv_err_set(&file->doubt, CONV_ERR_FORMAT,
-                           "the archive is truncated: its directory is missing");
+        (void)conv_err_format(&file->doubt, "the archive is truncated: its directory is missing");
         return CONV_ERR_UNSUPPORTED;
     }
     if (status)

@@ -159,7 +159,7 @@ enum conv_status conv_zip_directory_add(struct conv_zip_directory *directory,
     if (!directory->buffer)
         directory->buffer = malloc(BUFFER_BYTES);
     if (!directory->buffer)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the directory of a zip file");
+        return conv_err_memory(err, "no memory for the directory of a zip file");
     if (directory->used + CONV_ZIP_HEADER_MOST > BUFFER_BYTES)
         status = flush(directory, err);
     if (status)
@@ -270,12 +270,13 @@ enum conv_status conv_zip_check(const struct conv_archive_member *member, struct
 {
     size_t length = strlen(member->name);
     if (!types[member->kind])
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a zip file cannot hold %s",
-                            member->kind == CONV_ARCHIVE_DEVICE ? "a device" : "a hard link");
+        return conv_err_unsupported(err, "a zip file cannot hold %s",
+                                    member->kind == CONV_ARCHIVE_DEVICE ? "a device"
+                                                                        : "a hard link");
     if (length == 0)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "a member of a zip file needs a name");
+        return conv_err_unsupported(err, "a member of a zip file needs a name");
     if (length + (member->kind == CONV_ARCHIVE_FOLDER) > CONV_ZIP_NAME_MOST)
-        return conv_err_set(err, CONV_ERR_LIMIT, "the name is too long for a zip file");
+        return conv_err_limit(err, "the name is too long for a zip file");
     return CONV_OK;
 }
 
@@ -403,7 +404,7 @@ enum conv_status conv_zip_write(struct conv_archive_writer **out,
     struct writer *writer = calloc(1, sizeof *writer);
     *out = NULL;
     if (!writer)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to write a zip file");
+        return conv_err_memory(err, "no memory to write a zip file");
     writer->base.ops = &ops;
     writer->output = output;
     *out = &writer->base;

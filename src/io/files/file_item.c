@@ -38,7 +38,7 @@ static enum conv_status set_target(struct conv_item *item, const char *from, con
     size_t name = strlen(item->name) + 1, stem = conv_item_extension_at(from);
     int length = snprintf(target, sizeof target, "%.*s%s%s", (int)stem, from, suffix, extension);
     if (length < 0 || (size_t)length >= sizeof item->name - name)
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     memcpy(item->name + name, target, (size_t)length + 1);
     item->target = name;
     return CONV_OK;
@@ -125,9 +125,9 @@ static enum conv_status check_file(const struct conv_item *item, struct conv_inp
     if (fstat(input->fd, &input->info) != 0)
         return conv_err_errno(err, errno, "cannot stat");
     if (S_ISDIR(input->info.st_mode))
-        return conv_err_set(err, CONV_ERR_FORMAT, "is a folder, not an image");
+        return conv_err_format(err, "is a folder, not an image");
     if (!S_ISREG(input->info.st_mode) && (!item->is_named || item->in_place))
-        return conv_err_set(err, CONV_ERR_FORMAT, "is not a regular file");
+        return conv_err_format(err, "is not a regular file");
     return CONV_OK;
 }
 

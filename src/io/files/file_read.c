@@ -32,7 +32,7 @@ static enum conv_status reserve(const struct conv_file_read *how, struct conv_fi
         how->grow(how->context, capacity);
     uint8_t *data = realloc(file->data, capacity);
     if (!data)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a file of %zu bytes", capacity);
+        return conv_err_memory(err, "no memory for a file of %zu bytes", capacity);
     if (file->size == 0) // what grows would be copied: the system does not move such memory
         conv_huge_use(data, capacity);
     file->data = data;
@@ -236,16 +236,17 @@ enum conv_status conv_image_reader_check_single(const struct conv_format *format
     bool stream = item->ops->title || !conv_input_is_file(input);
     unsigned following = 0;
     if (conv_format_is_animated(format, file->bytes, file->size))
-        status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                              format->has_pages ? "%s of several pages: all but one would be lost"
-                                                : "animated %s: all frames but one would be lost",
-                              format->name);
+        status = conv_err_unsupported(err,
+                                      format->has_pages
+                                          ? "%s of several pages: all but one would be lost"
+                                          : "animated %s: all frames but one would be lost",
+                                      format->name);
     else if (stream || !format->has_trailers)
         following = count_following(format, file->bytes, file->size);
     if (following)
-        status = conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                              "%u more %s: all images but the first would be lost", following,
-                              following == 1 ? "image follows" : "images follow");
+        status =
+            conv_err_unsupported(err, "%u more %s: all images but the first would be lost",
+                                 following, following == 1 ? "image follows" : "images follow");
     return status ? conv_err_hint(err,
                                   item->in_place ? CONV_HINT_TAKE_FIRST_COPY : CONV_HINT_TAKE_FIRST,
                                   0, status)

@@ -28,7 +28,7 @@ static enum conv_status place(const struct conv_sink *sink, const struct conv_it
                        : is_folder                          ? conv_item_target(item)
                                                             : config->path;
     bool fits = conv_paths_join(output->path, is_folder ? config->path : "", name);
-    return fits ? CONV_OK : conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+    return fits ? CONV_OK : conv_err_limit(err, "path too long");
 }
 
 #define MOST_NUMBER 9
@@ -81,7 +81,7 @@ static enum conv_status claim(struct conv_sink *base, struct conv_item *item,
         return status;
     if (!conv_watched_has_rival(item->watched, place.name, status != CONV_OK))
         return CONV_OK;
-    return conv_err_set(err, CONV_ERR_USAGE, "another image has the same output, %s", place.name);
+    return conv_err_usage(err, "another image has the same output, %s", place.name);
 }
 
 static bool should_look(const struct conv_sink *sink)
@@ -119,8 +119,8 @@ static enum conv_status check(const struct conv_sink *sink, const struct conv_it
                                "the output would overwrite the input");
     for (int i = 0; i < config->own_file_count; i++)
         if (out->st_dev == config->own_files[i].device && out->st_ino == config->own_files[i].inode)
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "the output would overwrite the run's own journal or report");
+            return conv_err_usage(err,
+                                  "the output would overwrite the run's own journal or report");
     if (S_ISDIR(out->st_mode))
         return conv_err_set(err, CONV_ERR_IO, "the output %s is a folder", output->path);
     if (!S_ISREG(out->st_mode) && !existing->is_special && !is_link(output->path))

@@ -101,12 +101,12 @@ enum conv_status conv_formats_check(const struct conv_format **format, const uin
         return CONV_OK;
     }
     if (name && !found)
-        return conv_err_set(err, CONV_ERR_FORMAT, "%s %s; conv reads %s only (%s converts it)",
-                            conv_format_article(name), name, conv_formats_written,
-                            conv_formats_converter(name));
+        return conv_err_format(err, "%s %s; conv reads %s only (%s converts it)",
+                               conv_format_article(name), name, conv_formats_written,
+                               conv_formats_converter(name));
     // A file that ends within a signature is truncated.
     bool begins = size > 0 && (data[0] == 0x89 || data[0] == 0xFF);
     if (!name && size > 0 && !(begins && size < conv_formats[0]->head_bytes))
-        return conv_err_set(err, CONV_ERR_FORMAT, "not a %s (bad signature)", conv_formats_read);
+        return conv_err_format(err, "not a %s (bad signature)", conv_formats_read);
     return conv_format_check_head(*format, data, size, err);
 }

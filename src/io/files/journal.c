@@ -118,9 +118,8 @@ static enum conv_status check_header(const struct conv_journal *journal, size_t 
         memcmp(journal->buffer, EARLIER, HEADER_SIZE))
         return CONV_OK;
     return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_JOURNAL,
-                           "%s: the journal is of an earlier version of conv, which "
-                           "recognised images in another way; those that it lists would be "
-                           "filtered again",
+                           "%s: the journal is of an earlier version of conv, which recognised "
+                           "images in another way; those that it lists would be filtered again",
                            journal->config.path);
 }
 
@@ -234,7 +233,7 @@ static enum conv_status load(struct conv_journal *journal, struct conv_err *err)
     struct stat info;
     journal->buffer = malloc(BUFFER_SIZE);
     if (!journal->buffer)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the journal");
+        return conv_err_memory(err, "no memory for the journal");
     // The size is read first: another run that begins now may write the header as well.
     if (fstat(journal->fd, &info) != 0)
         return about(err, conv_err_errno(err, errno, "%s", config->path));
@@ -469,7 +468,7 @@ enum conv_status conv_journal_open(struct conv_journal **out,
 {
     struct conv_journal *journal = calloc(1, sizeof *journal);
     if (!journal)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the journal");
+        return conv_err_memory(err, "no memory for the journal");
     journal->config = *config;
     journal->fd = -1;
     conv_lock_init(&journal->turn);

@@ -149,15 +149,12 @@ static enum conv_status claim_place(const struct place *place,
     if (claim->is_folder && (*repeated = has(place, CONV_OUTPUT_FOLDER)))
         return CONV_OK;
     if (is_taken(place))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "another %s has the same output, %s, and came first",
-                            claim->original ? "member" : "image", claim->name);
+        return conv_err_usage(err, "another %s has the same output, %s, and came first",
+                              claim->original ? "member" : "image", claim->name);
     if (!claim->is_folder && has(place, CONV_OUTPUT_INSIDE))
-        return conv_err_set(err, CONV_ERR_USAGE, "other outputs are in a folder of this name, %s",
-                            claim->name);
+        return conv_err_usage(err, "other outputs are in a folder of this name, %s", claim->name);
     if (!has_folders(*place))
-        return conv_err_set(err, CONV_ERR_USAGE, "another output is a file where %s has a folder",
-                            claim->name);
+        return conv_err_usage(err, "another output is a file where %s has a folder", claim->name);
     return take(place, claim, original, err);
 }
 
@@ -169,7 +166,7 @@ enum conv_status conv_output_names_claim(struct conv_output_names *names,
     const char *from = claim->original ? claim->original : claim->name;
     if (!open_place(&place, names, claim->archive, claim->name) ||
         !open_place(&original, names, claim->archive, from))
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     conv_lock_acquire(&names->lock);
     enum conv_status status = claim_place(&place, claim, &original, repeated, err);
     // A link to a member whose second version is refused leads to the first.
@@ -224,7 +221,7 @@ enum conv_status conv_output_names_link(struct conv_output_names *names, int arc
     struct conv_output_link *link = malloc(sizeof *link + size);
     if (!link || !open_place(&place, names, archive, original)) {
         free(link);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of a link");
+        return conv_err_memory(err, "no memory for the name of a link");
     }
     memcpy(link->target, target, size);
     link->digest = digest_of(&place, CONV_OUTPUT_LINK);

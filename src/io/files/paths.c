@@ -232,7 +232,7 @@ enum conv_status conv_paths_make_folder(const char *path, struct conv_err *err)
 {
     char copy[PATH_MAX];
     if (!conv_paths_join(copy, "", path))
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long: %s", path);
+        return conv_err_limit(err, "path too long: %s", path);
     if (make_folders(copy, strlen(copy)) != 0)
         return conv_err_errno(err, errno, "cannot make the folder %s", path);
     return CONV_OK;

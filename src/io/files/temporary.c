@@ -335,7 +335,7 @@ static enum conv_status open_unnamed(struct conv_temporary_file *file, bool forc
     char folder[PATH_MAX];
     size_t length = (size_t)(conv_paths_base(file->path) - file->path);
     if (length + CONV_TEMPORARY_NAME_SIZE > sizeof folder)
-        return conv_err_set(err, CONV_ERR_LIMIT, "%s: path too long", file->path);
+        return conv_err_limit(err, "%s: path too long", file->path);
     enum conv_status status = conv_paths_make_parent(file->path, err);
     if (!status)
         status = plan_access(&file->access, file->path, force, err);
@@ -377,7 +377,7 @@ enum conv_status conv_temporary_open(struct conv_temporary_file *file, const cha
     file->is_stream = conv_temporary_is_stream(path);
     atomic_store(&file->temporary.exists, false);
     if (!file->is_stream && conv_paths_is_folder(path))
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a folder", path);
+        return conv_err_usage(err, "the output %s is a folder", path);
     return file->is_stream ? open_stream(file, err) : open_unnamed(file, force, err);
 }
 

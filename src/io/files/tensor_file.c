@@ -44,7 +44,7 @@ static enum conv_status read_at(int fd, void *data, size_t size, uint64_t offset
         if (count < 0)
             return conv_err_errno(err, errno, "cannot read");
         if (count == 0)
-            return conv_err_set(err, CONV_ERR_FORMAT, "%s", end);
+            return conv_err_format(err, "%s", end);
         at += count;
         size -= (size_t)count;
         offset += (uint64_t)count;
@@ -63,7 +63,7 @@ static enum conv_status read_header(struct conv_tensor_reader *reader, struct co
         return status;
     uint8_t *bytes = malloc(header);
     if (!bytes)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a header of %zu bytes", header);
+        return conv_err_memory(err, "no memory for a header of %zu bytes", header);
     memcpy(bytes, head, sizeof head);
     status = read_next(reader, bytes + sizeof head, header - sizeof head, &got, err);
     if (!status)
@@ -86,7 +86,7 @@ enum conv_status conv_tensor_reader_open(struct conv_tensor_reader *reader, cons
     if (fstat(reader->fd, &reader->info) != 0)
         status = conv_err_errno(err, errno, "cannot stat");
     else if (S_ISDIR(reader->info.st_mode))
-        status = conv_err_set(err, CONV_ERR_FORMAT, "is a folder");
+        status = conv_err_format(err, "is a folder");
     // Standard input may be a file that is read from its middle on.
     reader->is_regular = S_ISREG(reader->info.st_mode) && !is_standard;
     if (!status)
@@ -110,11 +110,11 @@ enum conv_status conv_tensor_reader_read(struct conv_tensor_reader *reader, uint
     if (status)
         return status;
     reader->at += got;
-    return got == size
-               ? CONV_OK
-               : conv_err_set(err, CONV_ERR_FORMAT,
-                              "ends after %" PRIu64 " of %" PRIu64 " bytes of data: it is cut off",
-                              reader->at, reader->npy.data);
+    return got == size ? CONV_OK
+                       : conv_err_format(err,
+                                         "ends after %" PRIu64 " of %" PRIu64
+                                         " bytes of data: it is cut off",
+                                         reader->at, reader->npy.data);
 }
 
 enum conv_status conv_tensor_reader_finish(struct conv_tensor_reader *reader, struct conv_err *err)
@@ -131,7 +131,7 @@ enum conv_status conv_tensor_reader_finish(struct conv_tensor_reader *reader, st
     }
     enum conv_status status = read_next(reader, &byte, 1, &got, err);
     if (!status && got > 0)
-        return conv_err_set(err, CONV_ERR_FORMAT, "has bytes after its last element");
+        return conv_err_format(err, "has bytes after its last element");
     return status;
 }
 
@@ -162,9 +162,8 @@ static enum conv_status reserve(struct conv_tensor *tensor, size_t most_bytes, s
         return conv_err_advise(err, CONV_ERR_LIMIT, CONV_HINT_MEM_LIMIT_FILE,
                                "the tensor is larger than %zu MiB", most_bytes >> 20);
     tensor->values = malloc(bytes ? (size_t)bytes : 1);
-    return tensor->values
-               ? CONV_OK
-               : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %" PRIu64 " MiB", bytes >> 20);
+    return tensor->values ? CONV_OK
+                          : conv_err_memory(err, "no memory for %" PRIu64 " MiB", bytes >> 20);
 }
 
 static enum conv_status load_npy(struct conv_tensor *tensor, const char *path, size_t most_bytes,
@@ -179,7 +178,7 @@ static enum conv_status load_npy(struct conv_tensor *tensor, const char *path, s
     status = reserve(tensor, most_bytes, err);
     uint8_t *part = status ? NULL : malloc(PART * 8);
     if (!status && !part)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a tensor");
+        status = conv_err_memory(err, "no memory to read a tensor");
     uint64_t total = npy->data / npy->file_element;
     for (uint64_t first = 0; first < total && !status; first += PART) {
         size_t count = total - first < PART ? (size_t)(total - first) : PART;
@@ -207,7 +206,7 @@ static enum conv_status find_tensor(struct conv_safetensors *found, int fd, cons
     if (fstat(fd, &info) != 0)
         return conv_err_errno(err, errno, "cannot stat");
     if (!S_ISREG(info.st_mode))
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "is not a regular file");
+        return conv_err_unsupported(err, "is not a regular file");
     uint64_t size = (uint64_t)info.st_size;
     enum conv_status status =
         size < sizeof head ? CONV_OK : read_at(fd, head, sizeof head, 0, TOO_EARLY, err);
@@ -218,8 +217,7 @@ static enum conv_status find_tensor(struct conv_safetensors *found, int fd, cons
         return status;
     char *json = malloc(header);
     if (!json)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a header of %zu KiB",
-                            header >> 10);
+        return conv_err_memory(err, "no memory for a header of %zu KiB", header >> 10);
     status = read_at(fd, json, header, sizeof head, TOO_EARLY, err);
     if (!status)
         status = conv_safetensors_find(found, json, header, size, name, err);
@@ -241,7 +239,7 @@ static enum conv_status load_safetensors(struct conv_tensor *tensor, const char 
     }
     uint8_t *part = status ? NULL : malloc(PART * 4);
     if (!status && !part)
-        status = conv_err_set(err, CONV_ERR_MEMORY, "no memory to read a tensor");
+        status = conv_err_memory(err, "no memory to read a tensor");
     size_t element = status ? 1 : conv_safetensors_element(found.type);
     uint64_t total = status ? 0 : found.bytes / element;
     for (uint64_t first = 0; first < total && !status; first += PART) {
@@ -282,8 +280,8 @@ enum conv_status conv_tensor_load(struct conv_tensor *tensor, const char *name, 
         // The message lists the tensors in the file.
         status = load_safetensors(tensor, path, "", most_bytes, err);
         if (status == CONV_ERR_USAGE)
-            status = conv_err_set(err, CONV_ERR_USAGE, "which tensor? FILE" SUFFIX ":NAME; %s",
-                                  strstr(err->text, "there ") ? strstr(err->text, "there ") : "");
+            status = conv_err_usage(err, "which tensor? FILE" SUFFIX ":NAME; %s",
+                                    strstr(err->text, "there ") ? strstr(err->text, "there ") : "");
     } else {
         status = load_npy(tensor, path, most_bytes, err);
     }
@@ -333,10 +331,10 @@ enum conv_status conv_tensor_writer_open(struct conv_tensor_writer *writer, cons
 {
     uint8_t header[CONV_NPY_OWN_HEADER];
     if (reserve && conv_temporary_is_stream(path))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the output %s is a pipe: how many images there will be is known at "
-                            "the end only; name a file or a folder",
-                            path);
+        return conv_err_usage(err,
+                              "the output %s is a pipe: how many images there will be is known at "
+                              "the end only; name a file or a folder",
+                              path);
     writer->sink.ops = &sink_ops;
     enum conv_status status = conv_temporary_open(&writer->file, path, writer->force, stop, err);
     writer->header = conv_npy_write(header, element, shape, reserve ? RESERVED_HEADER : 0);

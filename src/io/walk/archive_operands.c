@@ -98,7 +98,7 @@ enum conv_status conv_archive_operands_open(struct conv_archive_operands *archiv
     *archives = (struct conv_archive_operands){.settings = *settings, .standard.fd = -1};
     archives->inputs = calloc((size_t)operands->input_count + 1, sizeof(void *));
     if (!archives->inputs)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d inputs", operands->input_count);
+        return conv_err_memory(err, "no memory for %d inputs", operands->input_count);
     if (operands->files_from) // its operand is a folder
         return CONV_OK;
     for (int i = 0; i < operands->input_count && !status; i++) {
@@ -145,8 +145,7 @@ static enum conv_status check_apart(const char *path, const struct conv_operands
         const char *input = operands->inputs[i];
         if ((conv_paths_is_standard(input) ? fstat(STDIN_FILENO, &in) : stat(input, &in)) == 0 &&
             in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return conv_err_set(err, CONV_ERR_USAGE, "input and output are the same file: %s",
-                                input);
+            return conv_err_usage(err, "input and output are the same file: %s", input);
     }
     return CONV_OK;
 }
@@ -157,15 +156,14 @@ static enum conv_status add_target(struct conv_archive_operands *archives, const
 {
     char path[PATH_MAX];
     if (!conv_paths_join(path, folder, name))
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     if (!can_write(format))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "of archives only tar, tar.gz, tar.zst and zip can be written: %s",
-                            path);
+        return conv_err_usage(
+            err, "of archives only tar, tar.gz, tar.zst and zip can be written: %s", path);
     struct conv_archive_target *target = &archives->targets[archives->target_count];
     target->path = strdup(path);
     if (!target->path)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the name of an archive");
+        return conv_err_memory(err, "no memory for the name of an archive");
     target->format = format;
     atomic_init(&target->is_due, false);
     archives->target_count++;
@@ -178,19 +176,18 @@ static enum conv_status add_each(struct conv_archive_operands *archives,
     const char *output = operands->output;
     enum conv_status status = CONV_OK;
     if (archives->count < operands->input_count)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "several archives become archives in the folder %s, but not all inputs "
-                            "are archives; name one archive as the output",
-                            output);
+        return conv_err_usage(err,
+                              "several archives become archives in the folder %s, but not all "
+                              "inputs are archives; name one archive as the output",
+                              output);
     if (conv_paths_exists(output) && !conv_paths_is_folder(output))
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a file, not a folder", output);
+        return conv_err_usage(err, "the output %s is a file, not a folder", output);
     for (int i = 0; i < operands->input_count && !status; i++) {
         const char *name = conv_paths_base(operands->inputs[i]);
         const struct conv_archive_format *format = conv_archive_of_path(name);
         if (conv_paths_is_standard(name))
-            return conv_err_set(err, CONV_ERR_USAGE,
-                                "standard input has no name for an archive in the folder %s",
-                                output);
+            return conv_err_usage(err, "standard input has no name for an archive in the folder %s",
+                                  output);
         status = add_target(archives, output, name, format ? format : archives->inputs[i], operands,
                             err);
     }
@@ -247,8 +244,7 @@ enum conv_status conv_archive_operands_target(struct conv_archive_operands *arch
     const struct conv_archive_settings *settings = &archives->settings;
     archives->targets = calloc((size_t)operands->input_count + 1, sizeof *archives->targets);
     if (!archives->targets)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d archives",
-                            operands->input_count);
+        return conv_err_memory(err, "no memory for %d archives", operands->input_count);
     const struct conv_archive_format *format = find_format(archives, operands);
     bool several = archives->count > 1 || settings->several || settings->format;
     bool each = !format && several && archives->count > 0 && !settings->as_files;
@@ -294,7 +290,7 @@ static enum conv_status take_origins(struct conv_archive_target *target,
     struct stat info = {0};
     target->origins = calloc((size_t)(end - first) + 1, sizeof *target->origins);
     if (!target->origins)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d inputs", end - first);
+        return conv_err_memory(err, "no memory for %d inputs", end - first);
     for (int i = first; i < end; i++) {
         const char *input = operands->inputs[i];
         if (!conv_paths_is_standard(input) && stat(input, &info) != 0)

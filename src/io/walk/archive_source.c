@@ -86,7 +86,7 @@ static enum conv_status name_item(struct conv_item *item, const char *path, cons
     if (before + size + (same ? 0 : more) > sizeof item->name) {
         snprintf(item->name, sizeof item->name, "%s:%.*s", path, 256, name);
         item->target = strlen(item->name);
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     }
     snprintf(item->name, sizeof item->name, "%s:", path);
     memcpy(item->name + before, name, size);
@@ -113,7 +113,7 @@ static enum conv_status make_target(struct conv_archive_source *source, char tar
     char path[PATH_MAX];
     enum conv_status status = conv_member_path_make(path, name, err);
     if (!status && !conv_paths_join(target, source->below, path))
-        status = conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        status = conv_err_limit(err, "path too long");
     return status ? status : conv_member_path_check_links(&source->links, target, err);
 }
 
@@ -141,7 +141,7 @@ static enum conv_status read_content(struct conv_archive_reader *reader,
             capacity = size > 0 ? 2 * capacity : capacity;
             uint8_t *data = conv_archive_buffers_take(&body->unit->buffers, capacity);
             if (!data)
-                return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+                return conv_err_memory(err, "no memory for the member");
             if (size > 0)
                 memcpy(data, body->own, size);
             conv_archive_buffers_give(&body->unit->buffers, body->own);
@@ -154,7 +154,7 @@ static enum conv_status read_content(struct conv_archive_reader *reader,
             return err->status;
     }
     if (!unknown && size < capacity)
-        return conv_err_set(err, CONV_ERR_FORMAT, "damaged archive: the member is too short");
+        return conv_err_format(err, "damaged archive: the member is too short");
     body->member.size = size;
     body->member.size_unknown = false;
     return size > most ? refuse_size(err) : CONV_OK;
@@ -206,8 +206,8 @@ static bool is_passed_by(const struct conv_archive_source *source,
     if (kind == CONV_ARCHIVE_FILE || (kind == CONV_ARCHIVE_FOLDER && to_folder))
         return kind == CONV_ARCHIVE_FOLDER;
     if (kind == CONV_ARCHIVE_DEVICE || (kind != CONV_ARCHIVE_FOLDER && to_folder))
-        *status = conv_err_set(err, CONV_ERR_UNSUPPORTED, "is %s, which is not %s", kinds[kind],
-                               to_folder ? "extracted" : "copied");
+        *status = conv_err_unsupported(err, "is %s, which is not %s", kinds[kind],
+                                       to_folder ? "extracted" : "copied");
     return false;
 }
 
@@ -237,7 +237,7 @@ static enum conv_source_step take_member(struct conv_archive_source *source,
     if (!status) {
         item->body = conv_archive_body_make(source->unit, member);
         if (!item->body)
-            status = conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+            status = conv_err_memory(err, "no memory for the member");
     }
     if (!status && member->kind == CONV_ARCHIVE_FILE)
         status = take_content(source, item, err);
@@ -319,7 +319,7 @@ enum conv_status conv_archive_source_hold(struct conv_archive_source *source,
         held && source->closed ? conv_archive_body_make(source->closed, &item->body->member) : NULL;
     if (!body) {
         free(held);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the member");
+        return conv_err_memory(err, "no memory for the member");
     }
     *held = (struct conv_archive_held){NULL, body, source->path, item->archive, item->holds + 1};
     *(source->held_first ? source->held_end : &source->held_first) = held;
@@ -375,7 +375,7 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     struct conv_archive_unit *unit = calloc(1, sizeof *unit);
     if (!unit) {
         conv_archive_input_close(input);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for an archive");
+        return conv_err_memory(err, "no memory for an archive");
     }
     unit->input = *input;
     unit->input.most = source->most;
@@ -390,9 +390,9 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     atomic_init(&unit->uses, 1);
     source->is_broken = source->has_begun = false;
     enum conv_status status =
-        format->read ? format->read(&unit->reader, &unit->input, err)
-                     : conv_err_set(err, CONV_ERR_UNSUPPORTED,
-                                    "archives of the format %s cannot be read", format->name);
+        format->read
+            ? format->read(&unit->reader, &unit->input, err)
+            : conv_err_unsupported(err, "archives of the format %s cannot be read", format->name);
     if (status)
         conv_archive_unit_release(unit);
     else

@@ -87,7 +87,7 @@ static DIR *open_folder(const char *path)
 static enum conv_status push(struct conv_folder_source *folder, struct conv_err *err)
 {
     if (folder->depth == CONV_FOLDER_LEVELS)
-        return conv_err_set(err, CONV_ERR_LIMIT, "more than %d folders deep", CONV_FOLDER_LEVELS);
+        return conv_err_limit(err, "more than %d folders deep", CONV_FOLDER_LEVELS);
     DIR *dir = open_folder(folder->here);
     if (!dir)
         return conv_err_errno(err, errno, "cannot open the folder");
@@ -196,7 +196,7 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
     size_t length = folder->levels[folder->depth - 1].length;
     if (!conv_paths_join(item->name, folder->here, entry->d_name)) {
         snprintf(item->name, sizeof item->name, "%s", folder->here);
-        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        conv_err_limit(err, "path too long");
         return CONV_SOURCE_BAD;
     }
     enum kind kind = kind_of_entry(entry, item->name);
@@ -232,8 +232,8 @@ static enum conv_source_step take_entry(struct conv_folder_source *folder,
         return CONV_SOURCE_END;
     if (kind == KIND_FILE)
         return CONV_SOURCE_ITEM;
-    conv_err_set(err, CONV_ERR_FORMAT, "is a %s, not an image",
-                 kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
+    conv_err_format(err, "is a %s, not an image",
+                    kind == KIND_SPECIAL ? "pipe, socket or device" : "folder");
     return CONV_SOURCE_BAD;
 }
 
@@ -266,7 +266,7 @@ enum conv_status conv_folder_source_begin(struct conv_folder_source *folder, con
                                           size_t target, struct conv_err *err)
 {
     if (!conv_paths_join(folder->here, "", path))
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     folder->target = target;
     return push(folder, err);
 }

@@ -88,12 +88,12 @@ enum conv_status conv_glob_check(const char *glob, struct conv_err *err)
 {
     int count = 0;
     if (!*glob)
-        return conv_err_set(err, CONV_ERR_USAGE, "the glob is empty");
+        return conv_err_usage(err, "the glob is empty");
     if (strlen(glob) >= GLOB_SIZE)
-        return conv_err_set(err, CONV_ERR_USAGE, "the glob is longer than %d bytes", GLOB_SIZE - 1);
+        return conv_err_usage(err, "the glob is longer than %d bytes", GLOB_SIZE - 1);
     if (!expand(glob, count_alternative, &count))
-        return conv_err_set(err, CONV_ERR_USAGE, "the glob '%.64s' has more than %d alternatives",
-                            glob, MOST_ALTERNATIVES);
+        return conv_err_usage(err, "the glob '%.64s' has more than %d alternatives", glob,
+                              MOST_ALTERNATIVES);
     return CONV_OK;
 }
 

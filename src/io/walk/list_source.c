@@ -32,12 +32,12 @@ enum conv_status conv_list_source_open(struct conv_list_source *list, struct con
     bool standard = conv_paths_is_standard(path);
     list->fd = standard ? STDIN_FILENO : conv_paths_open(path, O_RDONLY | O_NONBLOCK);
     if (standard && conv_standard_is_closed(STDIN_FILENO)) {
-        conv_err_set(err, CONV_ERR_USAGE, "-: standard input is closed");
+        conv_err_usage(err, "-: standard input is closed");
     } else if (list->fd < 0) {
         conv_err_errno(err, errno, "%s", path);
     } else if (fstat(list->fd, &info) == 0 && S_ISDIR(info.st_mode)) {
         close_names(list);
-        conv_err_set(err, CONV_ERR_USAGE, "%s: is a folder, not a list of names", path);
+        conv_err_usage(err, "%s: is a folder, not a list of names", path);
     } else {
         return CONV_OK;
     }
@@ -103,8 +103,7 @@ static const char *next_name(struct conv_list_source *list, struct conv_err *err
         // A name contains no NUL. If a NUL were taken as its end, it would hide all names up to the
         // next line.
         if (!list->nul && memchr(name, '\0', last ? (size_t)(last - name) : size)) {
-            conv_err_set(err, CONV_ERR_USAGE,
-                         "the list has NUL bytes: add -0 if its names end in NUL");
+            conv_err_usage(err, "the list has NUL bytes: add -0 if its names end in NUL");
             return give_up(list);
         }
         if (!last && !list->ended && size < sizeof list->buffer - 1) {
@@ -115,8 +114,8 @@ static const char *next_name(struct conv_list_source *list, struct conv_err *err
         }
         if (!last && size >= PATH_MAX) {
             bool lines = list->nul && memchr(name, '\n', size);
-            conv_err_set(err, CONV_ERR_LIMIT, "the list holds a name of more than %d bytes%s",
-                         PATH_MAX, lines ? ": omit -0 if its names end in newline" : "");
+            conv_err_limit(err, "the list holds a name of more than %d bytes%s", PATH_MAX,
+                           lines ? ": omit -0 if its names end in newline" : "");
             return give_up(list);
         }
         if (!last && size == 0)
@@ -165,7 +164,7 @@ static enum conv_source_step check_seen(struct conv_list_source *list, const cha
     digest.word[1] = (digest.word[1] & ~(uint64_t)1) | absolute;
     other.word[1] = digest.word[1] ^ 1;
     if (!by_file && conv_digest_set_has(&list->seen, &other)) {
-        conv_err_set(err, CONV_ERR_USAGE, "another name in the list has the same output");
+        conv_err_usage(err, "another name in the list has the same output");
         return CONV_SOURCE_BAD;
     }
     if (conv_digest_set_add(&list->seen, &digest, &added, err))
@@ -189,12 +188,12 @@ static enum conv_status set_below(const struct conv_list_source *list, struct co
     size_t top = strlen(list->base), size = strlen(item->name);
     if (!conv_paths_resolve(conv_paths_folder(folder, item->name), resolved) ||
         (strcmp(resolved, list->base) != 0 && !conv_paths_is_inside(resolved, list->base)))
-        return conv_err_set(err, CONV_ERR_USAGE, "is not below %s", list->base);
+        return conv_err_usage(err, "is not below %s", list->base);
     const char *below = resolved + top + strspn(resolved + top, "/");
     item->target = size + 1;
     int length = snprintf(folder, sizeof folder, "%s%s%s", below, *below ? "/" : "", base);
     if (length >= (int)(sizeof item->name - item->target))
-        return conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        return conv_err_limit(err, "path too long");
     memcpy(item->name + item->target, folder, (size_t)length + 1);
     return CONV_OK;
 }
@@ -221,7 +220,7 @@ enum conv_source_step conv_list_source_next(struct conv_list_source *list, struc
     const char *relative = name + strspn(name, "/"); // so it is below the output
     if (!conv_paths_join(item->name, folder, name)) {
         name_item(item, name);
-        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        conv_err_limit(err, "path too long");
         return CONV_SOURCE_BAD;
     }
     item->target = strlen(item->name) - strlen(relative);
@@ -229,12 +228,12 @@ enum conv_source_step conv_list_source_next(struct conv_list_source *list, struc
     if (is_named && list->base && set_below(list, item, err))
         return CONV_SOURCE_BAD;
     if (is_named && !list->base && conv_paths_climbs(relative, "/")) {
-        conv_err_set(err, CONV_ERR_USAGE, "a name in the list may not contain '..'");
+        conv_err_usage(err, "a name in the list may not contain '..'");
         conv_err_hint(err, CONV_HINT_BASE, 0, CONV_ERR_USAGE);
         return CONV_SOURCE_BAD;
     }
     if (stat(item->name, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
-        conv_err_set(err, CONV_ERR_FORMAT, "is a pipe, socket or device, not an image");
+        conv_err_format(err, "is a pipe, socket or device, not an image");
         return CONV_SOURCE_BAD;
     }
     return check_seen(list, name, item, err);

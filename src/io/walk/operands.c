@@ -81,7 +81,7 @@ static enum conv_status check_in_place(const char *const *inputs, int count, boo
         enough = operands[used++].resolved != NULL;
     }
     enum conv_status status =
-        enough ? CONV_OK : conv_err_set(err, CONV_ERR_MEMORY, "no memory for %d inputs", count);
+        enough ? CONV_OK : conv_err_memory(err, "no memory for %d inputs", count);
     if (!status) {
         qsort(operands, (size_t)used, sizeof *operands, compare_operands);
         status = compare_neighbours(operands, used, around, recursive, err);
@@ -147,16 +147,16 @@ static enum conv_status check_names(const struct conv_operands *operands, struct
     size_t count = (size_t)operands->input_count;
     const char **sorted = malloc(count * sizeof *sorted);
     if (!sorted)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu names", count);
+        return conv_err_memory(err, "no memory for %zu names", count);
     memcpy(sorted, operands->inputs, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_names);
     enum conv_status status = CONV_OK;
     for (size_t i = 0; i < count && !status; i++)
         if (lacks_name(sorted[i]))
-            status = conv_err_set(err, CONV_ERR_USAGE,
-                                  "with several inputs each output is named after its input, and "
-                                  "'%s' has no name; write the folder's own name",
-                                  sorted[i]);
+            status = conv_err_usage(err,
+                                    "with several inputs each output is named after its input, and "
+                                    "'%s' has no name; write the folder's own name",
+                                    sorted[i]);
     for (size_t i = 1; i < count && !status; i++)
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
             status = conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_KEEP_FOLDERS,
@@ -171,7 +171,7 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
                                     struct conv_err *err)
 {
     if (!input[0])
-        return conv_err_set(err, CONV_ERR_USAGE, "the name of an input is empty");
+        return conv_err_usage(err, "the name of an input is empty");
     if (operands->files_from && !is_folder)
         return conv_err_advise(
             err, CONV_ERR_USAGE, CONV_HINT_LIST_INPUTS,
@@ -180,8 +180,7 @@ static enum conv_status check_input(const struct conv_operands *operands, const 
         return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_REPLACE,
                                "standard input cannot be replaced");
     if (operands->beside && conv_paths_is_standard(input))
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "standard input has no folder to write the result to");
+        return conv_err_usage(err, "standard input has no folder to write the result to");
     if (!operands->in_place && is_folder && operands->output)
         return check_pair(input, operands, shape, err);
     return CONV_OK;
@@ -225,21 +224,19 @@ static enum conv_status check_output_name(const struct conv_operands *operands, 
     const struct conv_format *written = conv_formats_of_name(output);
     int stem = format ? (int)(strrchr(output, '.') - output) : 0;
     if (operands->npy && format)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "float32 results are written as .npy; the name %s means %s: use "
-                            "%.*s.npy",
-                            output, format, stem, output);
+        return conv_err_usage(
+            err, "float32 results are written as .npy; the name %s means %s: use %.*s.npy", output,
+            format, stem, output);
     if (!operands->npy && conv_paths_is_npy(output))
         return conv_err_advise(err, CONV_ERR_USAGE, CONV_HINT_FLOATS,
                                "the output %s: .npy files are for float32 results", output);
     if (format && !written)
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "conv writes %s only; the name %s means %s: use %.*s.png",
-                            conv_formats_written, output, format, stem, output);
+        return conv_err_usage(err, "conv writes %s only; the name %s means %s: use %.*s.png",
+                              conv_formats_written, output, format, stem, output);
     if (written && operands->format && written != operands->format)
-        return conv_err_set(
-            err, CONV_ERR_USAGE, "outputs are to be %s; the name %s means %s: use %.*s%s",
-            operands->format->name, output, format, stem, output, operands->format->extension);
+        return conv_err_usage(err, "outputs are to be %s; the name %s means %s: use %.*s%s",
+                              operands->format->name, output, format, stem, output,
+                              operands->format->extension);
     return CONV_OK;
 }
 
@@ -268,11 +265,10 @@ static enum conv_status check_output(const struct conv_operands *operands,
 {
     const char *output = operands->output;
     if (!output[0])
-        return conv_err_set(err, CONV_ERR_USAGE, "the name of the output is empty");
+        return conv_err_usage(err, "the name of the output is empty");
     struct stat info;
     if (!conv_paths_is_standard(output) && stat(output, &info) && errno == ENOTDIR)
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: its path leads through a file",
-                            output);
+        return conv_err_usage(err, "the output %s: its path leads through a file", output);
     if (operands->archives) {
         enum conv_status status =
             conv_archive_operands_target(operands->archives, operands, shape, err);
@@ -284,13 +280,12 @@ static enum conv_status check_output(const struct conv_operands *operands,
     if (conv_paths_is_standard(output)) {
         shape->sink = CONV_SINK_STANDARD;
         if (shape->any_folder || shape->several)
-            return conv_err_set(err, CONV_ERR_USAGE, "standard output takes only one image");
+            return conv_err_usage(err, "standard output takes only one image");
         return CONV_OK;
     }
     // A closed descriptor's number may become that of a file which the run itself opens.
     if (conv_paths_descriptor(output) >= 0 && !conv_paths_exists(output))
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s: the descriptor is not open",
-                            output);
+        return conv_err_usage(err, "the output %s: the descriptor is not open", output);
     bool slash = output[strlen(output) - 1] == '/';
     const char *format = conv_format_of_name(output);
     bool is_folder = shape->any_folder || shape->several || slash || conv_paths_is_folder(output) ||
@@ -303,14 +298,14 @@ static enum conv_status check_output(const struct conv_operands *operands,
         for (int i = 0; i < operands->input_count; i++)
             if (!conv_paths_is_standard(operands->inputs[i]) &&
                 !conv_paths_exists(operands->inputs[i]))
-                return conv_err_set(err, CONV_ERR_USAGE, "%s: no such file", operands->inputs[i]);
-        return conv_err_set(err, CONV_ERR_USAGE,
-                            "the output %s is not a folder (%s/ would make one)", output, output);
+                return conv_err_usage(err, "%s: no such file", operands->inputs[i]);
+        return conv_err_usage(err, "the output %s is not a folder (%s/ would make one)", output,
+                              output);
     }
     if (shape->several)
         status = check_names(operands, err);
     if (!status && conv_paths_exists(output) && !conv_paths_is_folder(output))
-        return conv_err_set(err, CONV_ERR_USAGE, "the output %s is a file, not a folder", output);
+        return conv_err_usage(err, "the output %s is a file, not a folder", output);
     return status;
 }
 

@@ -50,7 +50,7 @@ struct balance {
 
 static enum conv_status no_memory(size_t images, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory to divide %zu images into shards", images);
+    return conv_err_memory(err, "no memory to divide %zu images into shards", images);
 }
 
 static int compare_sizes(const void *a, const void *b)

@@ -53,8 +53,7 @@ static void free_entry(struct entry *entry)
 
 static enum conv_status no_memory(const struct conv_sorted *sorted, struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of %zu images",
-                        sorted->count + 1);
+    return conv_err_memory(err, "no memory for the names of %zu images", sorted->count + 1);
 }
 
 static enum conv_status add(struct conv_sorted *sorted, enum conv_source_step step,
@@ -158,7 +157,7 @@ enum conv_status conv_sorted_open(struct conv_sorted **out, conv_step_fn *next, 
     struct conv_sorted *sorted = calloc(1, sizeof *sorted);
     enum conv_status status = CONV_OK;
     if (!sorted)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the names of the images");
+        return conv_err_memory(err, "no memory for the names of the images");
     while (!status && !(order->stop && atomic_load(order->stop))) {
         struct conv_item item = {0};
         struct conv_err reason = {0};

@@ -203,7 +203,7 @@ enum conv_status conv_walk_peek(struct conv_walk *walk, bool *is_image, struct c
     }
     struct peeked *peeked = calloc(1, sizeof *peeked);
     if (!peeked)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
+        return conv_err_memory(err, "no memory for the walk");
     peeked->step = next_item(walk, &peeked->item, &peeked->err);
     walk->peeked = peeked;
     *is_image = peeked->step == CONV_SOURCE_ITEM;
@@ -255,7 +255,7 @@ enum conv_status conv_walk_open(struct conv_walk **out, const struct conv_walk_c
     const struct conv_operands *operands = &config->operands;
     struct conv_walk *walk = calloc(1, sizeof *walk);
     if (!walk)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for the walk");
+        return conv_err_memory(err, "no memory for the walk");
     walk->config = *config;
     walk->left = config->limit ? config->limit : UINT64_MAX;
     walk->folder.rules = config->rules;

@@ -122,7 +122,7 @@ static enum conv_source_step next_input(struct conv_walk *walk, struct conv_item
         walk->config.archives.enabled ? walk->archives.inputs[walk->next_input - 1] : NULL;
     if (length >= sizeof item->name) {
         item->target = sizeof item->name - 1;
-        conv_err_set(err, CONV_ERR_LIMIT, "path too long");
+        conv_err_limit(err, "path too long");
         return CONV_SOURCE_BAD;
     }
     if (format && walk->config.plan && walk->config.whole) {

@@ -49,8 +49,7 @@ static enum conv_status push(struct conv_watch_arrivals *arrivals,
     arrivals->heap = heap ? heap : arrivals->heap;
     if (!arrivals->last || !heap) {
         free(arrival->path);
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for %zu arrivals",
-                            arrivals->count + 1);
+        return conv_err_memory(err, "no memory for %zu arrivals", arrivals->count + 1);
     }
     size_t at = arrivals->count++;
     for (; at > 0 && is_before(arrival, &arrivals->heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -81,7 +80,7 @@ enum conv_status conv_watch_arrivals_add(struct conv_watch_arrivals *arrivals,
     struct conv_watch_arrival copy = *arrival;
     copy.path = strdup(arrival->path);
     if (!copy.path)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a name");
+        return conv_err_memory(err, "no memory for a name");
     copy.due_ns = conv_clock_ns() + CONV_WATCH_SETTLE_NS;
     copy.digest = conv_watch_digest(copy.path, strlen(copy.path));
     copy.number = ++arrivals->next_number;
@@ -450,7 +449,7 @@ enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_fold
 {
     struct conv_watch *watch = calloc(1, sizeof *watch);
     if (!watch)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
+        return conv_err_memory(err, "no memory to watch folders");
     watch->rules = rules;
     watch->stop = stop;
     watch->drained = time(NULL);
@@ -462,9 +461,8 @@ enum conv_status conv_watch_open(struct conv_watch **out, const struct conv_fold
         conv_lock_destroy(&watch->lock);
         free(watch);
         return errnum == EMFILE
-                   ? conv_err_set(err, CONV_ERR_LIMIT,
-                                  "too many programs of this user watch folders already (the limit "
-                                  "is fs.inotify.max_user_instances)")
+                   ? conv_err_limit(err, "too many programs of this user watch folders already "
+                                         "(the limit is fs.inotify.max_user_instances)")
                    : conv_err_errno(err, errnum, "cannot watch folders");
     }
     conv_descriptors_keep(1);
@@ -507,7 +505,7 @@ enum conv_status conv_watch_add(struct conv_watch *watch, const char *path, size
     struct conv_watch_root *roots =
         conv_array_grow(watch->roots, (size_t)watch->root_count, sizeof *roots);
     if (!roots)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory to watch folders");
+        return conv_err_memory(err, "no memory to watch folders");
     watch->roots = roots;
     struct conv_watch_root *root = &roots[watch->root_count++];
     *root = (struct conv_watch_root){.path = path, .target = target};

@@ -47,7 +47,7 @@ static enum conv_status store(struct conv_watch *watch, int wd, char *path, int 
         void *all =
             conv_array_grow(watch->folders, (size_t)watch->folder_count, sizeof *watch->folders);
         if (!all)
-            return conv_err_set(err, CONV_ERR_MEMORY, "no memory for another folder");
+            return conv_err_memory(err, "no memory for another folder");
         watch->folders = all;
         memmove(watch->folders + place + 1, watch->folders + place,
                 (size_t)(watch->folder_count - place) * sizeof *watch->folders);
@@ -72,16 +72,15 @@ static enum conv_status add_watched(struct conv_watch *watch, const char *path, 
 {
     int wd = inotify_add_watch(watch->fd, path[0] ? path : ".", EVENTS);
     if (wd < 0 && errno == ENOSPC)
-        return conv_err_set(err, CONV_ERR_LIMIT,
-                            "too many folders to watch (the limit is "
-                            "fs.inotify.max_user_watches)");
+        return conv_err_limit(err, "too many folders to watch (the limit is "
+                                   "fs.inotify.max_user_watches)");
     if (wd < 0)
         return conv_err_errno(err, errno, "cannot watch the folder");
     const struct conv_watch_folder *known = find_watched(watch, wd);
     *is_new = !known || strcmp(known->path, path) != 0;
     char *copy = strdup(path);
     if (!copy)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a folder's name");
+        return conv_err_memory(err, "no memory for a folder's name");
     enum conv_status status = store(watch, wd, copy, root, err);
     if (status)
         free(copy);

@@ -32,7 +32,7 @@ size_t conv_encode_tables_bytes(int level)
 
 enum conv_status conv_encode_out_of_memory(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "out of memory");
+    return conv_err_memory(err, "out of memory");
 }
 
 enum conv_status conv_encode_cancelled(struct conv_err *err)
