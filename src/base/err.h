@@ -72,6 +72,8 @@ enum conv_status conv_err_set(struct conv_err *err, enum conv_status status, con
     __attribute__((format(printf, 3, 4)));
 
 // The same with a status of their own.
+#define CONV_CANCEL_TEXT "cancelled by a signal"
+#define conv_err_cancelled(err) conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT)
 #define conv_err_format(err, ...) conv_err_set(err, CONV_ERR_FORMAT, __VA_ARGS__)
 #define conv_err_limit(err, ...) conv_err_set(err, CONV_ERR_LIMIT, __VA_ARGS__)
 #define conv_err_memory(err, ...) conv_err_set(err, CONV_ERR_MEMORY, __VA_ARGS__)

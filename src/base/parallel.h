@@ -53,5 +53,3 @@ static inline bool conv_cancel_is_asked(const atomic_int *stop)
 {
     return stop && atomic_load_explicit(stop, memory_order_relaxed) > 0;
 }
-
-#define CONV_CANCEL_TEXT "cancelled by a signal"

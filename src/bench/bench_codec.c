@@ -223,7 +223,7 @@ static void print_row(const struct bench *bench, const struct row *row)
         snprintf(name, sizeof name, "%s", row->name);
     if (row->skipped.status) {
         printf("%-12s skipped: ", name);
-        conv_report_print_path(stdout, row->skipped.text);
+        conv_text_terminal(stdout, row->skipped.text);
         putchar('\n');
         return;
     }

@@ -35,7 +35,7 @@ static void print_head(const struct conv_bench_options *options,
     static const char *const labels[CONV_BENCH_PLACES] = {"CPU: ", "", "CUDA:"};
     char images[80];
     conv_bench_workload_describe(&result->workload, "x", true, images, sizeof images);
-    conv_report_print_path(stdout, options->choice->bench.filter);
+    conv_text_terminal(stdout, options->choice->bench.filter);
     printf(", %s border, %s, 3 planes of %d bits, in one launch\n",
            conv_filter_border_name(options->choice->filter.border), images, result->workload.depth);
     for (int p = 0; p < CONV_BENCH_PLACES; p++)

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 
 #include "report/json.h"
-#include "report/report.h"
 
 static bool is_shown(const struct conv_streams_table *table, int stage)
 {
@@ -35,7 +34,7 @@ static void print_copies(const struct conv_bench_copies *copies)
 
 void conv_streams_table_print_head(const struct conv_streams_table *table)
 {
-    conv_report_print_path(stdout, table->filter);
+    conv_text_terminal(stdout, table->filter);
     printf(" on %s, %s\n", table->device,
            table->device_only ? "images in memory, results discarded" : "nothing written");
     if (table->async)

@@ -8,7 +8,6 @@
 #include "base/features.h"
 #include "bench/bench.h"
 #include "report/json.h"
-#include "report/report.h"
 
 const char *conv_bench_table_kind(enum conv_bench_kind kind)
 {
@@ -181,7 +180,7 @@ static void print_line(const struct conv_bench_table *table, const struct conv_b
     printf("%-*s", table->form->name_width, name);
     if (*line->skipped) {
         fputs(" skipped: ", stdout);
-        conv_report_print_path(stdout, line->skipped);
+        conv_text_terminal(stdout, line->skipped);
         putchar('\n');
         return;
     }

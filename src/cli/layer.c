@@ -122,7 +122,7 @@ enum conv_status conv_layer_images_finish(struct conv_layer_images *images, enum
                                           atomic_int *stop, struct conv_err *err)
 {
     if (!status && images->stage.collect && conv_cancel_is_asked(stop))
-        status = conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        status = conv_err_cancelled(err);
     enum conv_status closed =
         conv_layer_collect_close(&images->collect, !status, status ? NULL : err);
     return status ? status : closed;

@@ -17,7 +17,6 @@
 #include "filter/bank.h"
 #include "kernels/stencil/stencil.h"
 #include "report/json.h"
-#include "report/report.h"
 
 // --- list ----------------------------------------------------------------------------------------
 
@@ -211,7 +210,7 @@ static void print_exactness(const struct conv_filter *filter)
 
 static void print_filter(const struct conv_filter *filter, const struct conv_options *options)
 {
-    conv_report_print_path(stdout, filter->name); // may be a file name
+    conv_text_terminal(stdout, filter->name); // may be a file name
     putchar('\n');
     if (filter->decimated.step)
         print_decimated(&filter->decimated);
@@ -535,7 +534,7 @@ static void print_gpus(const struct conv_device_ops *ops)
 static void print_source(const char *source)
 {
     fputs(" (", stdout);
-    conv_report_print_path(stdout, source);
+    conv_text_terminal(stdout, source);
     fputs(")\n", stdout);
 }
 

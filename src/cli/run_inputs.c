@@ -10,6 +10,7 @@
 #include "cli/signals.h"
 #include "io/files/formats.h"
 #include "io/files/paths.h"
+#include "report/json.h"
 
 // Of a first image that is read before it is filtered, to see whether others follow: a share of the
 // memory limit, as for members of archives, and at most some bytes.
@@ -276,7 +277,7 @@ static enum conv_status ask(const struct conv_run_inputs *inputs,
         !isatty(STDERR_FILENO))
         return CONV_OK;
     fputs("conv: replace ", stderr);
-    conv_report_print_path(stderr, output);
+    conv_text_terminal(stderr, output);
     fputs("? [y/N] ", stderr);
     bool waited = conv_paths_wait_readable(STDIN_FILENO, stop);
     ssize_t got = waited ? read(STDIN_FILENO, answer, sizeof answer) : 0;
@@ -381,7 +382,7 @@ static void print_none(const struct conv_options *options, const struct conv_wal
     if (options->inputs.files_from) {
         bool standard = is_standard(options->inputs.files_from);
         fputs("conv: the list ", stderr);
-        conv_report_print_path(stderr, standard ? "on standard input" : options->inputs.files_from);
+        conv_text_terminal(stderr, standard ? "on standard input" : options->inputs.files_from);
         fputs(" is empty\n", stderr);
         return;
     }
@@ -389,7 +390,7 @@ static void print_none(const struct conv_options *options, const struct conv_wal
     const char *lead = " in ";
     for (int i = 0; i < places.input_count; i++, lead = ", ") {
         fputs(lead, stderr);
-        conv_report_print_path(stderr, places.inputs[i]);
+        conv_text_terminal(stderr, places.inputs[i]);
     }
     if (options->inputs.include.count)
         fprintf(stderr, " matches --include%s",
@@ -405,7 +406,7 @@ static void print_none(const struct conv_options *options, const struct conv_wal
     if (passed->others) {
         fprintf(stderr, " (%" PRIu64 " other %s, e.g. ", passed->others,
                 passed->others == 1 ? "file" : "files");
-        conv_report_print_path(stderr, passed->other);
+        conv_text_terminal(stderr, passed->other);
         const char *format = conv_format_of_name(passed->other);
         if (format && !conv_formats_of_name(passed->other))
             fprintf(stderr, "; %s converts %s", conv_formats_converter(format), format);

@@ -202,7 +202,7 @@ static void print_difference(const struct verify *verify, const char *input,
                kernel->name, first->channel, first->x, first->y, first->a, first->b);
         return;
     }
-    conv_report_print_path(stdout, input);
+    conv_text_terminal(stdout, input);
     printf(": %s differs from %s: channel %d, x %d, y %d: %u, not %u\n", kernel->name,
            verify->kernels[0].name, first->channel, first->x, first->y, first->a, first->b);
 }

@@ -202,7 +202,7 @@ static int64_t read_chunk(struct run *run, int64_t *count, void *h_in, enum conv
     const struct conv_operation_flow *flow = run->flow;
     int64_t first = take_chunk(run, count);
     if (first >= 0 && conv_cancel_is_asked(flow->stop))
-        *status = conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        *status = conv_err_cancelled(err);
     else if (first >= 0)
         *status = flow->read(flow->user, first, *count, h_in, err);
     return first;

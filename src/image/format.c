@@ -157,7 +157,7 @@ enum conv_status conv_format_read_failure(const struct conv_format_fault *fault,
     if (fault->no_memory)
         return conv_err_memory(err, "out of memory");
     if (fault->cancelled)
-        return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        return conv_err_cancelled(err);
     if (fault->truncated)
         return conv_err_format(err, "truncated: ends too early, after %zu bytes", size);
     return conv_err_format(err, "damaged image: %s", fault->text);

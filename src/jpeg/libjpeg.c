@@ -91,11 +91,6 @@ static void init_errors(struct fault *fault)
     fault->errors.emit_message = on_message;
 }
 
-static enum conv_status out_of_memory(struct conv_err *err)
-{
-    return conv_err_memory(err, "out of memory");
-}
-
 // --- decoding ------------------------------------------------------------------------------------
 
 struct reader {
@@ -472,7 +467,7 @@ enum conv_status conv_libjpeg_encode_some(struct conv_libjpeg_session **session,
                                   .stop = stop};
     file->size = 0;
     if (!conv_buffer_reserve(file, LEAST_ROOM) || (from == 0 && !begin_session(session, &writer)))
-        return out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     (*session)->writer.src = src;
     enum conv_status status = CONV_OK;
     if (!write_guarded(&(*session)->writer, from, to))
@@ -576,7 +571,7 @@ enum conv_status conv_libjpeg_replace_luma(struct conv_buffer *scratch, struct c
     }
     file->size = 0;
     if (!status && !conv_buffer_reserve(file, LEAST_ROOM))
-        status = out_of_memory(err);
+        status = conv_err_memory(err, "out of memory");
     transfer.luma.data = luma->data;
     transfer.luma.size = luma->size;
     transfer.writer.most = conv_jpeg_most_bytes(encoding, src) + size;

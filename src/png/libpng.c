@@ -63,11 +63,6 @@ static void release(png_structp, png_voidp memory)
     free(memory);
 }
 
-static enum conv_status out_of_memory(struct conv_err *err)
-{
-    return conv_err_memory(err, "out of memory");
-}
-
 // Called for each row and each read; cancels by a long jump.
 static void check_stop(png_structp png, const atomic_int *stop)
 {
@@ -248,13 +243,13 @@ enum conv_status conv_libpng_decode(struct conv_buffer *rows, const uint8_t *dat
         .stop = stop,
     };
     if (!reserve_rows(rows, &reader))
-        return out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     reader.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &fault, on_error, on_read_warning,
                                           &fault, allocate, release);
     reader.info = reader.png ? png_create_info_struct(reader.png) : NULL;
     enum conv_status status = CONV_OK;
     if (!reader.info)
-        status = out_of_memory(err);
+        status = conv_err_memory(err, "out of memory");
     else if (!read_guarded(&reader))
         status = conv_format_read_failure(&fault, size, err);
     else if (!iend_is_right(data, size))
@@ -339,7 +334,7 @@ static enum conv_status encode(struct conv_buffer *row, struct conv_buffer *file
 {
     file->size = 0;
     if (!conv_buffer_reserve(row, conv_interleave_bytes(src)))
-        return out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     struct conv_format_fault fault = {0};
     struct writer writer = {
         .src = src, .level = level, .row = row->data, .file = file, .stop = stop};
@@ -348,7 +343,7 @@ static enum conv_status encode(struct conv_buffer *row, struct conv_buffer *file
     writer.info = writer.png ? png_create_info_struct(writer.png) : NULL;
     enum conv_status status = CONV_OK;
     if (!writer.info)
-        status = out_of_memory(err);
+        status = conv_err_memory(err, "out of memory");
     else if (!write_guarded(&writer))
         status = conv_format_write_failure(&fault, err);
     png_destroy_write_struct(&writer.png, &writer.info);

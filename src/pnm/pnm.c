@@ -360,7 +360,7 @@ static enum conv_status decode(struct conv_codec *codec, const uint8_t *data, si
         if (puts_planes)
             rows->put(rows->context, y, dst);
         if (is_to_stop(codec, y, bytes))
-            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            return conv_err_cancelled(err);
     }
     return CONV_OK;
 }
@@ -477,7 +477,7 @@ static enum conv_status join_rows(struct conv_codec *codec, const struct conv_im
                                    "%s cannot hold its transparent pixels", codec->format->name);
         join(joins, to, &part, y);
         if (is_to_stop(codec, y, bytes))
-            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            return conv_err_cancelled(err);
     }
     return CONV_OK;
 }

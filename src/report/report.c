@@ -44,11 +44,6 @@ struct conv_report {
     struct conv_stall *print_stall; // the same of stdout and stderr
 };
 
-void conv_report_print_path(FILE *stream, const char *path)
-{
-    conv_text_terminal(stream, path);
-}
-
 void conv_report_say(const char *format, ...)
 {
     char text[2 * sizeof((struct conv_err *)NULL)->text]; // a path and a reason

@@ -86,8 +86,5 @@ void conv_report_end(struct conv_report *report);
 enum conv_status conv_report_close(struct conv_report *report, int exit_code,
                                    struct conv_totals *totals, struct conv_err *err);
 
-// Prints a path with control characters and backslashes escaped (conv_text_terminal).
-void conv_report_print_path(FILE *stream, const char *path);
-
-// A message on stderr in one line, after "conv: ", escaped in the same way. Any thread.
+// A message on stderr in one line, after "conv: ", escaped by conv_text_terminal. Any thread.
 void conv_report_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -182,7 +182,7 @@ static enum conv_status await(struct ring *ring, int end, const atomic_int *stop
     while (!ring->over && (end < 0 || ring->count < end) && !conv_cancel_is_asked(stop))
         conv_lock_wait(&ring->lock, &ring->decoded, WAIT_NS);
     if (conv_cancel_is_asked(stop))
-        status = conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        status = conv_err_cancelled(err);
     else if (ring->over && ring->status) {
         *err = ring->err;
         status = ring->status;

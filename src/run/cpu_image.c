@@ -96,7 +96,7 @@ static enum conv_status take_hold(struct conv_scheduler *s, struct conv_worker *
         if (!conv_worker_help(s, worker, job))
             conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
         if (conv_cancel_is_asked(config->stop))
-            return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            return conv_err_cancelled(&job->err);
     }
 }
 

@@ -259,7 +259,7 @@ static enum conv_status compute(const struct conv_pipeline_config *config,
         status = decode(config->layer, worker, job, plan, h_in);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
     if (!status && conv_cancel_is_asked(config->stop))
-        status = conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        status = conv_err_cancelled(&job->err);
     if (status)
         return status;
     start = conv_trace_begin(CONV_STAGE_KERNEL);
@@ -373,7 +373,7 @@ static enum conv_status reserve(struct conv_scheduler *s, struct conv_worker *wo
         if (!conv_worker_help(s, worker, job))
             conv_scheduler_wait(s, &s->wake.memory, CONV_SCHEDULER_LOOK_NS);
         if (conv_cancel_is_asked(s->config->stop))
-            return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            return conv_err_cancelled(&job->err);
     }
     return CONV_OK;
 }

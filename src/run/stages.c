@@ -286,7 +286,7 @@ enum conv_status conv_stages_filter(const struct conv_pipeline_config *config,
                                     struct conv_stream *stream, struct conv_job *job)
 {
     if (conv_cancel_is_asked(config->stop))
-        return conv_err_set(&job->err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        return conv_err_cancelled(&job->err);
     uint64_t start = conv_trace_begin(CONV_STAGE_KERNEL);
     const struct conv_device_ops *ops = config->ops; // as in conv_stages_decode()
     conv_phase_begin(job->phase);

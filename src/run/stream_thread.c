@@ -357,7 +357,7 @@ static void run_slot(struct conv_scheduler *s, struct conv_stream_thread *thread
     thread->slot = slot;
     conv_ranges_push("group");
     if (conv_cancel_is_asked(s->config->stop))
-        status = conv_err_set(&err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+        status = conv_err_cancelled(&err);
     else
         status = run_group(thread, &slot->group, &result, &err);
     conv_ranges_pop();

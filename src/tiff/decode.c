@@ -468,7 +468,7 @@ static enum conv_status read_rows(struct reader *reader, const struct conv_image
         struct conv_image row = *one;
         if (y % layout->band_rows == 0) {
             if (conv_cancel_is_asked(reader->stop))
-                return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+                return conv_err_cancelled(err);
             if (!read_band(reader, (uint32_t)y))
                 return conv_format_read_failure(&reader->tiff.fault, reader->tiff.size, err);
             i = 0;

@@ -126,7 +126,7 @@ static enum conv_status take_memory(struct memory *memory, const struct conv_gro
     memory->passthrough = calloc(group->back + 1, 1);
     memory->chunks = malloc(group->results + 1);
     if (!memory->planes || !memory->filtered || !memory->passthrough || !memory->chunks)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device's group");
+        return conv_err_memory(err, "no memory for a faulty device's group");
     return conv_codec_open(&memory->codec, &conv_png_format, &config, err);
 }
 

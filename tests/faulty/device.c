@@ -130,7 +130,7 @@ static enum conv_status fail(struct conv_err *err)
 
 static enum conv_status no_room(struct conv_err *err)
 {
-    return conv_err_set(err, CONV_ERR_MEMORY, "CUDA failed to allocate memory that a test forbids");
+    return conv_err_memory(err, "CUDA failed to allocate memory that a test forbids");
 }
 
 static void wait_ms(long ms)
@@ -160,7 +160,7 @@ static enum conv_status open_faulty(struct conv_backend **out,
         return no_room(err);
     struct conv_backend *backend = calloc(1, sizeof *backend);
     if (!backend)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device");
+        return conv_err_memory(err, "no memory for a faulty device");
     struct conv_backend_config behind = *config;
     behind.device = config->device % real_count;
     backend->device = config->device;
@@ -244,7 +244,7 @@ static enum conv_status stream_open(struct conv_backend *backend, struct conv_st
         return no_room(err);
     struct conv_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty stream");
+        return conv_err_memory(err, "no memory for a faulty stream");
     stream->device = backend->device;
     enum conv_status status = inner->stream_open(backend->inner, &stream->inner, bytes, err);
     if (status)
@@ -270,7 +270,7 @@ static enum conv_status run_like_cuda(struct conv_stream *stream, struct conv_gr
 {
     uint8_t *planes = malloc(group->front);
     if (!planes)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a faulty device's copy");
+        return conv_err_memory(err, "no memory for a faulty device's copy");
     group->ns_start = conv_clock_ns();
     memset(group->h_in + group->front, 0xA5, (size_t)group->plane_count * TABLE_BYTES);
     memcpy(planes, group->h_in, group->front);

@@ -12,7 +12,7 @@ static char text[CONV_ERRORS_SIZE];
 UNIT_TEST(every_hint_has_words)
 {
     for (int hint = CONV_HINT_NONE + 1; hint < CONV_HINT_COUNT; hint++) {
-        conv_err_hint(&err, (enum conv_hint)hint, 7, conv_err_set(&err, CONV_ERR_USAGE, "(cause)"));
+        conv_err_hint(&err, (enum conv_hint)hint, 7, conv_err_usage(&err, "(cause)"));
         conv_errors_explain(text, sizeof text, &err);
         if (!strstr(text, "(cause)") || !strstr(text, "--") || strchr(text, '{'))
             fail_msg("hint %d: %s", hint, text);
@@ -33,7 +33,7 @@ UNIT_TEST(errors_of_threads_say_what_to_change)
 
 UNIT_TEST(an_error_without_a_hint_is_its_text)
 {
-    conv_err_hint(&err, CONV_HINT_BIAS, 0, conv_err_set(&err, CONV_ERR_USAGE, "old"));
+    conv_err_hint(&err, CONV_HINT_BIAS, 0, conv_err_usage(&err, "old"));
     conv_err_set(&err, CONV_ERR_IO, "no space on 'device {N}'");
     assert_string_equal(conv_errors_explain(text, sizeof text, &err), "no space on 'device {N}'");
     conv_err_hint(NULL, CONV_HINT_BIAS, 0, CONV_ERR_IO); // the caller asked for no text
@@ -48,8 +48,7 @@ UNIT_TEST(values_are_filled_in)
                  {(uint64_t)5121 << 10, "x: use --mem-limit 5121K"},
                  {1025, "x: use --mem-limit 2K"}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        conv_err_hint(&err, CONV_HINT_MEM_LIMIT, sizes[i].value,
-                      conv_err_set(&err, CONV_ERR_LIMIT, "x"));
+        conv_err_hint(&err, CONV_HINT_MEM_LIMIT, sizes[i].value, conv_err_limit(&err, "x"));
         assert_string_equal(conv_errors_explain(text, sizeof text, &err), sizes[i].expected);
     }
 }
@@ -57,7 +56,7 @@ UNIT_TEST(values_are_filled_in)
 UNIT_TEST(long_texts_are_cut)
 {
     char small[24];
-    conv_err_hint(&err, CONV_HINT_SIZE, 3, conv_err_set(&err, CONV_ERR_USAGE, "%0100d", 0));
+    conv_err_hint(&err, CONV_HINT_SIZE, 3, conv_err_usage(&err, "%0100d", 0));
     assert_string_equal(conv_errors_explain(small, sizeof small, &err), "--size 3: 0000000000000");
 }
 

@@ -189,7 +189,7 @@ static enum conv_status read_next(void *user, int64_t first, int64_t count, void
     order->next_read += count;
     memset(dst, 0, (size_t)count * sizeof floats / IMAGES);
     return first <= order->fail_read && order->fail_read < first + count
-               ? conv_err_set(err, CONV_ERR_FORMAT, "damaged")
+               ? conv_err_format(err, "damaged")
                : CONV_OK;
 }
 
@@ -202,7 +202,7 @@ static enum conv_status write_next(void *user, int64_t first, int64_t count, con
         return conv_err_set(err, CONV_ERR_IO, "written out of turn");
     order->next_write += count;
     return first <= order->fail_write && order->fail_write < first + count
-               ? conv_err_set(err, CONV_ERR_LIMIT, "full")
+               ? conv_err_limit(err, "full")
                : CONV_OK;
 }
 

@@ -238,7 +238,7 @@ static void load(void)
 enum conv_status conv_cudnn_load(struct conv_err *err)
 {
     (void)pthread_once(&once, load);
-    return library.opened ? CONV_OK : conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s", library.reason);
+    return library.opened ? CONV_OK : conv_err_unsupported(err, "%s", library.reason);
 }
 
 static enum conv_status report(int code, enum conv_status status, struct conv_err *err)
@@ -466,8 +466,7 @@ static enum conv_status open_device(struct device **out, struct conv_err *err)
 {
     int ordinal;
     if (cudaGetDevice(&ordinal) != cudaSuccess || ordinal >= MOST_DEVICES)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN is used on %d devices at most",
-                            MOST_DEVICES);
+        return conv_err_unsupported(err, "cuDNN is used on %d devices at most", MOST_DEVICES);
     struct device *device = *out = &devices[ordinal];
     conv_lock_acquire(&device->lock);
     int code = device->handle ? SUCCESS : library.create(&device->handle);
@@ -500,8 +499,7 @@ enum conv_status conv_cudnn_find(struct conv_cudnn_plan **plan, double *best, in
         *tried += count;
     if (code)
         return report(code, CONV_ERR_UNSUPPORTED, err);
-    return count ? CONV_OK
-                 : conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN has no kernel for this layer");
+    return count ? CONV_OK : conv_err_unsupported(err, "cuDNN has no kernel for this layer");
 }
 
 enum conv_status conv_cudnn_run(const struct conv_cudnn_plan *plan,

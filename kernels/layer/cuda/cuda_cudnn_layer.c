@@ -411,8 +411,8 @@ static enum conv_status search(struct trial *trial, struct conv_library_layer *f
     if (trial->choice->forced || !trial->choice->own || time_plan(trial, NULL, &own))
         return CONV_OK;
     if (own <= ENOUGH * trial->best)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "%s takes %.3f ms, cuDNN %.3f",
-                            trial->choice->own, own / 1e6, trial->best / 1e6);
+        return conv_err_unsupported(err, "%s takes %.3f ms, cuDNN %.3f", trial->choice->own,
+                                    own / 1e6, trial->best / 1e6);
     return CONV_OK;
 }
 
@@ -425,7 +425,7 @@ enum conv_status conv_cudnn_layer_open(struct conv_library_layer **out,
         return status;
     if (shape->images <= 0 || shape->images > MOST_IMAGES || choice->in > MOST_BYTES ||
         choice->out > MOST_BYTES)
-        return conv_err_set(err, CONV_ERR_UNSUPPORTED, "cuDNN is not used for such a batch");
+        return conv_err_unsupported(err, "cuDNN is not used for such a batch");
     struct conv_library_layer *found = calloc(1, sizeof *found);
     struct conv_library_layer own = {
         .layer = *choice->layer,
@@ -435,9 +435,9 @@ enum conv_status conv_cudnn_layer_open(struct conv_library_layer **out,
     };
     struct trial trial = {.choice = choice, .cudnn = &own};
     if (!found)
-        return conv_err_set(err, CONV_ERR_MEMORY, "no memory for a layer");
+        return conv_err_memory(err, "no memory for a layer");
     if (open_trial(&trial, choice))
-        status = conv_err_set(err, CONV_ERR_UNSUPPORTED, "too little memory is free to time cuDNN");
+        status = conv_err_unsupported(err, "too little memory is free to time cuDNN");
     own.d_weights = (void *)(uintptr_t)trial.batch.weights;
     own.d_bias = (void *)(uintptr_t)trial.batch.bias;
     if (!status)

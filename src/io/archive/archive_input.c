@@ -130,7 +130,7 @@ static ssize_t read_some(struct conv_archive_input *input, void *data, size_t si
             return -1;
         }
         if (conv_cancel_is_asked(input->stop)) {
-            conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            conv_err_cancelled(err);
             return -1;
         }
         ssize_t got = read(input->fd, data, size);

@@ -107,7 +107,7 @@ static enum conv_status read_open(const struct conv_file_read *how, const struct
         if (!regular && !wait_readable(how, item, input))
             return conv_err_set(err, CONV_ERR_CANCELLED, "stopped while waiting for input");
         if (conv_cancel_is_asked(how->stop))
-            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            return conv_err_cancelled(err);
         // The first bytes are read alone: no memory is taken for what is no image, or too large.
         bool first = !*format;
         size_t room = file->capacity - file->size, most = first ? READ_CHUNK : READ_MOST;

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/parallel.h"
 #include "base/standard.h"
 #include "io/files/paths.h"
 #include "tensor/element.h"
@@ -21,7 +20,7 @@ static enum conv_status read_next(const struct conv_tensor_reader *reader, void 
 {
     for (*got = 0; *got < size;) {
         if (!conv_paths_wait_readable(reader->fd, reader->stop))
-            return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
+            return conv_err_cancelled(err);
         ssize_t count = read(reader->fd, (uint8_t *)data + *got, size - *got);
         if (count < 0 && (errno == EINTR || errno == EAGAIN))
             continue;

@@ -30,16 +30,6 @@ size_t conv_encode_tables_bytes(int level)
     return level <= LAST_SEARCH_LEVEL ? OWN_TABLES : LIBDEFLATE_TABLES;
 }
 
-enum conv_status conv_encode_out_of_memory(struct conv_err *err)
-{
-    return conv_err_memory(err, "out of memory");
-}
-
-enum conv_status conv_encode_cancelled(struct conv_err *err)
-{
-    return conv_err_set(err, CONV_ERR_CANCELLED, CONV_CANCEL_TEXT);
-}
-
 void conv_encode_set_effort(struct conv_encoder *encoder, int level)
 {
     level = level < LAST_SEARCH_LEVEL ? level : LAST_SEARCH_LEVEL;
@@ -59,7 +49,7 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
     struct conv_encoder *made = calloc(1, sizeof *made);
     *encoder = NULL;
     if (!made)
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     made->level = level;
     made->way = way_of(level);
     made->features = features;
@@ -75,7 +65,7 @@ enum conv_status conv_encode_open(struct conv_encoder **encoder, int level, unsi
         made->compressor = libdeflate_alloc_compressor(level);
     if ((!made->deflate && !made->search) || (level > LAST_SEARCH_LEVEL && !made->compressor)) {
         conv_encode_close(made);
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     }
     conv_encode_set_effort(made, level);
     *encoder = made;
@@ -161,10 +151,10 @@ enum conv_status conv_encode_image(struct conv_encoder *encoder, struct conv_buf
     file->size = 0;
     if (!make_task(&task, src) ||
         !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src, source != NULL)))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     enum conv_status status = encoder->way->encode(encoder, file, &task, err);
     // A cancelled encoder leaves an incomplete file.
-    return !status && conv_cancel_is_asked(encoder->stop) ? conv_encode_cancelled(err) : status;
+    return !status && conv_cancel_is_asked(encoder->stop) ? conv_err_cancelled(err) : status;
 }
 
 // --- some rows at a time -------------------------------------------------------------------------
@@ -200,7 +190,7 @@ enum conv_status conv_encode_some(struct conv_encoder *encoder, struct conv_buff
     encoder->source = NULL;
     if (!make_task(&task, src) ||
         !conv_buffer_reserve(&encoder->scratch, conv_encode_rows_scratch(src, false)))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     return encoder->way->some(encoder, file, &task, from, to, err);
 }
 

@@ -172,7 +172,7 @@ static enum conv_status run_bands(struct conv_encoder *encoder,
     struct run run = {.bands = bands, .first = first, .count = count, .begin = *at, .end = *at};
     run.parts = calloc((size_t)count, sizeof *run.parts);
     if (!run.parts)
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     conv_lock_init(&run.lock);
     bool done = conv_encode_each(encoder, prepare, bands->prepared, encode_band, &run, count);
     bool whole = done && !conv_cancel_is_asked(encoder->stop);
@@ -187,7 +187,7 @@ static enum conv_status run_bands(struct conv_encoder *encoder,
     *at = run.end;
     conv_lock_destroy(&run.lock);
     free(run.parts);
-    return whole ? CONV_OK : done ? conv_encode_cancelled(err) : conv_encode_out_of_memory(err);
+    return whole ? CONV_OK : done ? conv_err_cancelled(err) : conv_err_memory(err, "out of memory");
 }
 
 static size_t room_of(const struct conv_encode_bands *bands, int count)
@@ -209,7 +209,7 @@ enum conv_status conv_encode_bands_run(struct conv_encoder *encoder,
                                        struct conv_buffer *file, struct conv_err *err)
 {
     if (!conv_buffer_reserve(file, conv_encode_bands_room(bands)))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     uint8_t *at = conv_encode_put_head(file->data, bands->task->src);
     enum conv_status status = run_bands(encoder, bands, 0, bands->count, &at, err);
     if (!status)
@@ -224,7 +224,7 @@ enum conv_status conv_encode_bands_run_some(struct conv_encoder *encoder,
 {
     int count = (to - from - 1) / bands->rows + 1;
     if (!conv_buffer_reserve(file, room_of(bands, count)))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     uint8_t *at = file->data;
     enum conv_status status = run_bands(encoder, bands, from / bands->rows, count, &at, err);
     file->size = (size_t)(at - file->data);

@@ -95,10 +95,6 @@ struct conv_encode_task {
 // Lets the search work as at this level, from 10 on as at 9.
 void conv_encode_set_effort(struct conv_encoder *encoder, int level);
 
-// Fill in *err and return its status: CONV_ERR_MEMORY, CONV_ERR_CANCELLED.
-enum conv_status conv_encode_out_of_memory(struct conv_err *err);
-enum conv_status conv_encode_cancelled(struct conv_err *err);
-
 // A growing IDAT, whose CRC is updated while its data is in the cache.
 struct conv_encode_idat {
     uint8_t *type;   // address of "IDAT"

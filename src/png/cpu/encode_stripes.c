@@ -177,7 +177,7 @@ static enum conv_status encode(struct conv_encoder *encoder, struct conv_buffer 
     if (bands.count > 1)
         return conv_encode_bands_run(encoder, &bands, file, err);
     if (!prepare_band(encoder, &bands) || !conv_buffer_reserve(file, bands.room))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     uint8_t *at = conv_encode_put_head(file->data, task->src);
     at = conv_encode_put_tail(put_band(encoder, &bands, &all, at));
     file->size = (size_t)(at - file->data);

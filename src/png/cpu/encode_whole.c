@@ -374,7 +374,7 @@ static enum conv_status try_stripes(struct conv_encoder *encoder, struct conv_bu
     encoder->deflate = conv_deflate_open(encoder->features);
     enum conv_status status = encoder->deflate
                                   ? conv_encode_stripes.encode(encoder, &other, task, err)
-                                  : conv_encode_out_of_memory(err);
+                                  : conv_err_memory(err, "out of memory");
     if (!status && other.size < file->size) {
         memcpy(file->data, other.data, other.size);
         file->size = other.size;
@@ -396,7 +396,7 @@ static enum conv_status encode(struct conv_encoder *encoder, struct conv_buffer 
     if (!conv_buffer_reserve(&encoder->filtered, all_bytes) ||
         !conv_buffer_reserve(&encoder->tried, tried) ||
         !conv_buffer_reserve(file, room_of(encoder, &bands)))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     struct method method = {encoder->filtered.data, false, encoder->level};
     bands.context = &method;
     filter_all(encoder, task, bands.rows, false);
@@ -405,7 +405,7 @@ static enum conv_status encode(struct conv_encoder *encoder, struct conv_buffer 
     if (method.unfiltered)
         filter_all(encoder, task, bands.rows, true);
     if (conv_cancel_is_asked(encoder->stop)) // else uninitialised rows would be compressed
-        return conv_encode_cancelled(err);
+        return conv_err_cancelled(err);
     if (bands.count > 1)
         return conv_encode_bands_run(encoder, &bands, file, err);
     uint8_t *at = conv_encode_put_head(file->data, task->src);
@@ -426,14 +426,14 @@ static enum conv_status encode_some(struct conv_encoder *encoder, struct conv_bu
     window = before < window ? before : window;
     struct conv_buffer *filtered = &encoder->filtered;
     if (!conv_buffer_reserve(filtered, rows_bytes(task, to - from)))
-        return conv_encode_out_of_memory(err);
+        return conv_err_memory(err, "out of memory");
     memmove(filtered->data, filtered->data + filtered->size - window, window);
     uint8_t *first = filtered->data + window - before; // only rows from `from` on are there
     filtered->size = window + (size_t)(to - from) * pitch;
     struct filtering filtering = {task->src, first, pitch, from, to, bands.rows, false};
     filter_some(encoder, &filtering);
     if (conv_cancel_is_asked(encoder->stop)) // else uninitialised rows would be compressed
-        return conv_encode_cancelled(err);
+        return conv_err_cancelled(err);
     struct method method = {first, false, encoder->level};
     bands.context = &method;
     return conv_encode_bands_run_some(encoder, &bands, file, from, to, err);
