@@ -13,39 +13,27 @@
 
 static const struct conv_variant *const variants[] = {
 #if CONV_HAVE_CUDA
-    &conv_cuda_tma_mma_separable,
-    &conv_cuda_tma_mma_wide,
-    &conv_cuda_tma_mma_wide16,
-    &conv_cuda_tma_mma,
-    &conv_cuda_tma_mma_large,
-    &conv_cuda_mma,
-    &conv_cuda_tma,
-    &conv_cuda_separable,
-    &conv_cuda_tma_large,
-    &conv_cuda_gradient,
-    &conv_cuda_blocked_floats,
-    &conv_cuda_blocked,
-    &conv_cuda_decimated,
+    &conv_cuda_tma_mma_wide,  &conv_cuda_tma_mma_wide16,
+    &conv_cuda_tma_mma,       &conv_cuda_tma_mma_large,
+    &conv_cuda_mma,           &conv_cuda_tma,
+    &conv_cuda_separable,     &conv_cuda_tma_large,
+    &conv_cuda_gradient,      &conv_cuda_blocked_floats,
+    &conv_cuda_blocked,       &conv_cuda_decimated,
 #endif
 #ifdef __x86_64__
-    &conv_cpu_separable_vnni,
-    &conv_cpu_vnni,
-    &conv_cpu_avx512,
-    &conv_cpu_avx2,
+    &conv_cpu_separable_vnni, &conv_cpu_vnni,
+    &conv_cpu_avx512,         &conv_cpu_avx2,
     &conv_cpu_sse41,
 #endif
 #ifdef __aarch64__
-    &conv_cpu_neon_dot,
-    &conv_cpu_neon,
+    &conv_cpu_neon_dot,       &conv_cpu_neon,
 #endif
     &conv_cpu_portable,
 #ifdef __x86_64__
-    &conv_cpu_decimated_vnni,
-    &conv_cpu_decimated_avx512,
+    &conv_cpu_decimated_vnni, &conv_cpu_decimated_avx512,
     &conv_cpu_decimated_avx2,
 #endif
-    &conv_cpu_decimated,
-    &conv_cpu_reference,
+    &conv_cpu_decimated,      &conv_cpu_reference,
 };
 
 const struct conv_variant *const *conv_stencil_variants(int *count)

@@ -14,10 +14,10 @@ extern "C" {
 // Running one needs an uploaded plan (below) and a batch with at least one tile, whose stream
 // belongs to the calling thread's current device. After CONV_ERR_DEVICE, cudaGetLastError returns
 // the cause.
-extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_separable,
-    conv_cuda_tma_mma_wide, conv_cuda_tma_mma_wide16, conv_cuda_tma_mma_large, conv_cuda_mma,
-    conv_cuda_tma, conv_cuda_tma_large, conv_cuda_separable, conv_cuda_blocked,
-    conv_cuda_blocked_floats, conv_cuda_gradient, conv_cuda_decimated;
+extern const struct conv_variant conv_cuda_tma_mma, conv_cuda_tma_mma_wide,
+    conv_cuda_tma_mma_wide16, conv_cuda_tma_mma_large, conv_cuda_mma, conv_cuda_tma,
+    conv_cuda_tma_large, conv_cuda_separable, conv_cuda_blocked, conv_cuda_blocked_floats,
+    conv_cuda_gradient, conv_cuda_decimated;
 
 // `plan` and `run` of conv_cuda_decimated for float32 samples.
 void conv_cuda_decimated_floats_plan(const struct conv_stencil *stencil,

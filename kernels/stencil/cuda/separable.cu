@@ -2,7 +2,7 @@
 // Two passes in one kernel, for exact filters that are a column times a row, and a multiple of the
 // sample more: the rows of a tile first, into shared memory, then the columns of these sums. A
 // sample needs as many multiply-adds as a row and a column have taps: 62 instead of 961 at 31 x 31.
-// Unlike tma_mma_separable.cu, it takes 16-bit images and large factors, and needs no tensor cores.
+// Unlike tma_mma_wide.cu, it takes 16-bit images and large factors, and needs no tensor cores.
 //
 // It is exact because every partial sum is an integer that fits its type (sums_fit). Where a sum
 // needs 64 bits, those of the rows still have 32.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Shared by the kernels that filter images in two passes on tensor cores: a column times a row, up
-// to 31 x 31. They differ in the bytes into which a sum of the first pass is split, and in how the
-// sums of the second are divided.
+// How an image is filtered in two passes on tensor cores: a column times a row, up to 31 x 31. The
+// bytes into which a sum of the first pass is split, and how the sums of the second are divided,
+// are in wide_sums.cuh.
 //
 // First pass: A is the row of taps as a Toeplitz matrix, B are samples of 8 rows; the product is
 // sums of 8 rows and 16 columns. Second pass: A is the column of taps, B are bytes of those sums. A
@@ -32,106 +32,83 @@
 template <int LENGTH> constexpr int across = LENGTH <= SHORT_FACTOR ? 3 : 4;
 template <int LENGTH> constexpr int down = LENGTH <= SHORT_FACTOR ? 2 : 3;
 
-template <int TAP_ROWS_, typename Sample_> struct separable_mma_traits : tile_traits {
-    typedef Sample_ Sample;
-    static constexpr int BYTES = sizeof(Sample), TILE_WIDTH = 512 / BYTES, HALO = 16 * BYTES;
-    static constexpr int TAP_ROWS = TAP_ROWS_, MICROTILE_ROWS = MICRO_ROWS;
-    static constexpr bool ODD_PITCH = true;
-    static constexpr int CONSUMERS = 12;
-    static constexpr int SEGMENT = MICRO_COLUMNS * BYTES, STORE = 8 * BYTES;
-    static constexpr int WARP_MICROTILES = 1; // a microtile per warp
-};
-
 // Microtiles of samples of 16 bits have 32 rows, so that a stage has as many bytes. SHARPENS:
 // stages also hold the samples at the positions of results.
-template <int TAP_ROWS, typename Sample, bool SHARPENS = false>
-struct column_traits : separable_mma_traits<TAP_ROWS, Sample> {
-    static constexpr int TILE_WIDTH = column_traits::CONSUMERS * MICRO_COLUMNS;
-    static constexpr int COLUMN_TILES = 32; // 512 rows
+template <int TAP_ROWS_, typename Sample_, bool SHARPENS = false>
+struct column_traits : tile_traits {
+    typedef Sample_ Sample;
+    static constexpr int BYTES = sizeof(Sample), HALO = 16 * BYTES;
+    static constexpr int TAP_ROWS = TAP_ROWS_, MICROTILE_ROWS = MICRO_ROWS / BYTES;
+    static constexpr bool ODD_PITCH = true;
+    static constexpr int CONSUMERS = 12, TILE_WIDTH = CONSUMERS * MICRO_COLUMNS;
+    static constexpr int SEGMENT = MICRO_COLUMNS * BYTES, STORE = 8 * BYTES;
+    static constexpr int WARP_MICROTILES = 1; // a microtile per warp
+    static constexpr int COLUMN_TILES = 32;   // 512 rows
     static constexpr int SKIPPED_ROWS = SHARPENS ? TAP_ROWS / 2 : TAP_ROWS - 1;
-    static constexpr int MICROTILE_ROWS = MICRO_ROWS / (int)sizeof(Sample);
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A lane's part of a factor as a Toeplitz matrix (A) of 16 rows and BLOCKS * 16 columns. Tap is
-// int8_t or uint8_t.
-template <typename Tap, int BLOCKS> struct toeplitz {
+// A lane's part of a factor as a Toeplitz matrix (A) of 16 rows and BLOCKS * 16 columns.
+template <int BLOCKS> struct toeplitz {
     uint32_t words[BLOCKS][2]; // of the rows g and g + 8
 };
 
 // to = A * B + start for one block, or for two whose words of B are in adjacent registers.
-template <typename Tap>
 __device__ inline void multiply_block(int32_t (&to)[4], const uint32_t (&a)[2], uint32_t b,
                                       const int32_t (&start)[4])
 {
-    if constexpr (std::is_signed<Tap>::value)
-        asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-            "{%7,%8,%9,%10};"
-            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-            : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]),
-              "r"(start[3]));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-            "{%7,%8,%9,%10};"
-            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-            : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]),
-              "r"(start[3]));
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%8,%9,%10};"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b), "r"(start[0]), "r"(start[1]), "r"(start[2]), "r"(start[3]));
 }
 
-template <typename Tap>
 __device__ inline void multiply_pair(int32_t (&to)[4], const uint32_t (&a0)[2],
                                      const uint32_t (&a1)[2], uint32_t b0, uint32_t b1,
                                      const int32_t (&start)[4])
 {
-    if constexpr (std::is_signed<Tap>::value)
-        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-            "{%8,%9}, {%10,%11,%12,%13};"
-            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-            : "r"(a0[0]), "r"(a0[1]), "r"(a1[0]), "r"(a1[1]), "r"(b0), "r"(b1), "r"(start[0]),
-              "r"(start[1]), "r"(start[2]), "r"(start[3]));
-    else
-        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-            "{%8,%9}, {%10,%11,%12,%13};"
-            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-            : "r"(a0[0]), "r"(a0[1]), "r"(a1[0]), "r"(a1[1]), "r"(b0), "r"(b1), "r"(start[0]),
-              "r"(start[1]), "r"(start[2]), "r"(start[3]));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%10,%11,%12,%13};"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(a0[0]), "r"(a0[1]), "r"(a1[0]), "r"(a1[1]), "r"(b0), "r"(b1), "r"(start[0]),
+          "r"(start[1]), "r"(start[2]), "r"(start[3]));
 }
 
 // For all blocks. EVEN: words 0 and 1 of B are in adjacent registers, and 2 and 3; else 1 and 2.
 // Rejected: these as a pair, too; moves between registers cost what it saves.
-template <bool EVEN, typename Tap, int BLOCKS>
-__device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<Tap, BLOCKS> &a,
+template <bool EVEN, int BLOCKS>
+__device__ inline void multiply(int32_t (&to)[4], const struct toeplitz<BLOCKS> &a,
                                 const uint32_t (&b)[BLOCKS], const int32_t (&start)[4])
 {
     if (EVEN) {
-        multiply_pair<Tap>(to, a.words[0], a.words[1], b[0], b[1], start);
+        multiply_pair(to, a.words[0], a.words[1], b[0], b[1], start);
         if (BLOCKS == 3)
-            multiply_block<Tap>(to, a.words[BLOCKS - 1], b[BLOCKS - 1], to);
+            multiply_block(to, a.words[BLOCKS - 1], b[BLOCKS - 1], to);
         if (BLOCKS == 4)
-            multiply_pair<Tap>(to, a.words[BLOCKS - 2], a.words[BLOCKS - 1], b[BLOCKS - 2],
-                               b[BLOCKS - 1], to);
+            multiply_pair(to, a.words[BLOCKS - 2], a.words[BLOCKS - 1], b[BLOCKS - 2],
+                          b[BLOCKS - 1], to);
     } else {
-        multiply_block<Tap>(to, a.words[0], b[0], start);
+        multiply_block(to, a.words[0], b[0], start);
 #pragma unroll
         for (int i = 1; i < BLOCKS; i++)
-            multiply_block<Tap>(to, a.words[i], b[i], to);
+            multiply_block(to, a.words[i], b[i], to);
     }
 }
 
 // The matrix whose rows g and g + 8 have tap 0 at the columns `upper` and `lower`. order(0 ... 3)
 // are the columns of the lane's four bytes in a block.
-template <typename Tap, int BLOCKS, typename Order>
-__device__ inline void load_matrix(struct toeplitz<Tap, BLOCKS> *to, const Tap *factor, int upper,
+template <int BLOCKS, typename Order>
+__device__ inline void load_matrix(struct toeplitz<BLOCKS> *to, const uint8_t *factor, int upper,
                                    int lower, Order order)
 {
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++) {
-        const Tap *from = factor + FACTOR_LEAD + 16 * block;
+        const uint8_t *from = factor + FACTOR_LEAD + 16 * block;
         to->words[block][0] = to->words[block][1] = 0;
         for (int k = 0; k < 4; k++) {
-            to->words[block][0] |= (uint32_t)(uint8_t)from[order(k) - upper] << 8 * k;
-            to->words[block][1] |= (uint32_t)(uint8_t)from[order(k) - lower] << 8 * k;
+            to->words[block][0] |= (uint32_t)from[order(k) - upper] << 8 * k;
+            to->words[block][1] |= (uint32_t)from[order(k) - lower] << 8 * k;
         }
     }
 }
@@ -139,8 +116,8 @@ __device__ inline void load_matrix(struct toeplitz<Tap, BLOCKS> *to, const Tap *
 // The order of columns: a lane gets the results of rows g and g + 8 of A in both halves, whose
 // outputs are x = 8(g / 2) + g % 2, x + 2, x + 4 and x + 6. In the second pass these are columns of
 // B, of which it gets 2t and 2t + 1: 8 neighbours in total.
-template <typename Tap, int BLOCKS>
-__device__ inline void load_row(struct toeplitz<Tap, BLOCKS> (&to)[2], const Tap *row)
+template <int BLOCKS>
+__device__ inline void load_row(struct toeplitz<BLOCKS> (&to)[2], const uint8_t *row)
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     int x = g / 2 * 8 + g % 2;
@@ -151,8 +128,8 @@ __device__ inline void load_row(struct toeplitz<Tap, BLOCKS> (&to)[2], const Tap
 
 // The order of rows: a lane's sums of the first pass are of rows 2t, 2t + 1, and those 8 below, so
 // the column's taps are in this order.
-template <typename Tap, int BLOCKS>
-__device__ inline void load_column(struct toeplitz<Tap, BLOCKS> *to, const Tap *column)
+template <int BLOCKS>
+__device__ inline void load_column(struct toeplitz<BLOCKS> *to, const uint8_t *column)
 {
     int lane = (int)threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     load_matrix(to, column, g, g + 8, [&](int k) { return 2 * t + k % 2 + k / 2 * 8; });
@@ -160,9 +137,9 @@ __device__ inline void load_column(struct toeplitz<Tap, BLOCKS> *to, const Tap *
 
 // The products of the first pass for 16 rows: sums[half][r] are columns of half a microtile and the
 // rows from 8r on. `from` is the lane's first word of the window.
-template <typename Tap, int BLOCKS>
+template <int BLOCKS>
 __device__ inline void multiply_samples(int32_t (&sums)[2][2][4], const uint8_t *from, int pitch,
-                                        const struct toeplitz<Tap, BLOCKS> (&row)[2],
+                                        const struct toeplitz<BLOCKS> (&row)[2],
                                         const int32_t (&start)[4])
 {
 #pragma unroll

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Two passes on tensor cores, like tma_mma_separable.cu, for factors whose sums need more than 24
-// bits: smoothing filters with precise weights, such as Gaussians within one level of the ideal,
-// and unsharp masks, which subtract such a blur from a multiple of the sample, with or without a
-// threshold; and smoothing filters of 16-bit images. Exact filters up to 31 x 31, from compute
-// capability 9.0 on. The passes are explained in separable_mma.cuh.
+// Two passes on tensor cores in one kernel: for smoothing filters that are a column times a row,
+// such as boxes and Gaussians, and unsharp masks, which subtract such a blur from a multiple of the
+// sample, with or without a threshold. Exact filters up to 31 x 31, from compute capability 9.0 on.
+// Samples come through the bulk copy engine (tma_pipeline.cuh). The passes are explained in
+// separable_mma.cuh.
 //
-// At 31 x 31 a sample takes 240 multiply-adds of bytes, 384 with a column of two bytes. At 16 bits
+// At 31 x 31 a sample takes 192 multiply-adds of bytes instead of 961, 240 with precise weights,
+// whose sums have more than 16 bits, and 384 with a column of two bytes. At 16 bits
 // the first pass has a product for the low and one for the high bytes of the samples, 368 in total,
 // or 416 with sums of four bytes and of 40 bits (wide_sums.cuh).
 #include "kernels/stencil/cuda/wide_sums.cuh"
@@ -26,8 +27,7 @@ using wide_columns = column_traits<HEIGHT, uint16_t, SHARPENS>;
 // samples and one for the high bytes.
 template <int BLOCKS>
 __device__ inline void multiply_wide_samples(int32_t (&sums)[2][2][4], const uint8_t *from,
-                                             int pitch,
-                                             const struct toeplitz<uint8_t, BLOCKS> (&row)[2])
+                                             int pitch, const struct toeplitz<BLOCKS> (&row)[2])
 {
     const int32_t zero[4] = {};
 #pragma unroll
@@ -113,8 +113,8 @@ struct wide_passes {
     static constexpr int WIDTH = WIDTH_, HEIGHT = HEIGHT_, BYTES = sizeof(Sample);
     typedef struct wide_sums<SUM_BYTES> Sums;
     typedef typename std::conditional<SUM_BYTES == 4, struct long_sum, uint32_t>::type Sum;
-    struct toeplitz<uint8_t, across<WIDTH_>> row[2]; // for each half of the columns
-    struct toeplitz<uint8_t, down<HEIGHT_>> column[COLUMN_BYTES];
+    struct toeplitz<across<WIDTH_>> row[2]; // for each half of the columns
+    struct toeplitz<down<HEIGHT_>> column[COLUMN_BYTES];
     int32_t start[4];             // unless SHARPENS
     const struct wide_factors *f; // in constant memory
 
@@ -129,22 +129,22 @@ struct wide_passes {
         split_sums(to, made);
     }
 
-    template <bool EVEN, bool RAGGED>
-    __device__ void sum_columns(const Sums *from, const struct store_target &target,
-                                int first_row) const
+    // Eight samples of row g + 8 * r. centre: those of the source.
+    __device__ void divide_row(uint32_t (&to)[2 * BYTES], const Sum (&made)[4][4], int r,
+                               const uint8_t *centre) const
     {
-        const int32_t zero[4] = {};
-        Sum made[4][4];
+        if constexpr (SUM_BYTES == 2) {
+            float v[8];
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            multiply_sums<EVEN>(made[i], from, i, column, SHARPENS ? zero : start);
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+            for (int k = 0; k < 8; k++)
+                v[k] = divide_sum<TIES>((int32_t)made[k / 2][2 * r + k % 2], f->rounding);
+            to[0] = round_to_bytes(v[0], v[1], v[2], v[3]);
+            to[1] = round_to_bytes(v[4], v[5], v[6], v[7]);
+        } else {
             uint32_t pairs[4], eight[2 * BYTES];
 #pragma unroll
             for (int w = 0; w < 2 * BYTES && SHARPENS; w += 2)
-                *(uint2 *)&eight[w] =
-                    *(const uint2 *)(target.centre + 4 * w + (first_row + 8 * r) * target.pitch);
+                *(uint2 *)&eight[w] = *(const uint2 *)(centre + 4 * w);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 Sum a = made[i][2 * r], b = made[i][2 * r + 1];
@@ -158,13 +158,31 @@ struct wide_passes {
                                                   divide_sum<CORRECTS>(b, f->division),
                                                   SUM_BYTES == 4 ? 0 : f->division.first_bit);
             }
+#pragma unroll
+            for (int w = 0; w < 2 * BYTES; w++)
+                to[w] = BYTES == 2 ? pairs[w]
+                                   : __byte_perm(pairs[2 * w % 4], pairs[(2 * w + 1) % 4], 0x6420);
+        }
+    }
+
+    template <bool EVEN, bool RAGGED>
+    __device__ void sum_columns(const Sums *from, const struct store_target &target,
+                                int first_row) const
+    {
+        const int32_t zero[4] = {};
+        Sum made[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            multiply_sums<EVEN>(made[i], from, i, column, SHARPENS ? zero : start);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int y = first_row + 8 * r;
+            uint32_t words[2 * BYTES];
+            divide_row(words, made, r, target.centre + y * target.pitch);
             if constexpr (sizeof(Sample) == 1)
-                store<RAGGED>(target, first_row + 8 * r,
-                              make_uint2(__byte_perm(pairs[0], pairs[1], 0x6420),
-                                         __byte_perm(pairs[2], pairs[3], 0x6420)));
+                store<RAGGED>(target, y, make_uint2(words[0], words[1]));
             else
-                store<RAGGED>(target, first_row + 8 * r,
-                              make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+                store<RAGGED>(target, y, make_uint4(words[0], words[1], words[2], words[3]));
         }
     }
 };
@@ -219,7 +237,10 @@ static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_p
     struct wide_kind kind = {};
     find_wide_factors(&constants->filter.factors, &kind, stencil, SIDE, SIDE);
     if constexpr (sizeof(typename Tiles::Sample) == 1) {
-        if (kind.column_bytes == 2)
+        if (kind.sum_bytes == 2)
+            kind.ties ? set_kernel<Tiles, SIDE, false, 2, 1, true>(plan)
+                      : set_kernel<Tiles, SIDE, false, 2, 1, false>(plan);
+        else if (kind.column_bytes == 2)
             kind.sample ? set_kernel<Sharpens, SIDE, true, 3, 2, true>(plan)
                         : set_kernel<Tiles, SIDE, false, 3, 2, true>(plan);
         else if (kind.sample)
@@ -268,7 +289,7 @@ static int score_tma_mma_wide16(const struct conv_stencil *stencil, size_t)
 
 CONV_CUDA_VARIANT_OF(
     THRESHOLDS, tma_mma_wide, 90,
-    "two passes on int8 tensor cores, for precise weights, and for sharpening by such a blur",
+    "two passes on int8 tensor cores, for a column times a row, and for sharpening by such a blur",
     can_wide<8>, score_tma_mma_wide, plan_wide<byte_columns>, run_planned,
     byte_columns<SHORT_FACTOR>::TILE_WIDTH, byte_columns<SHORT_FACTOR>::TILE_HEIGHT);
 

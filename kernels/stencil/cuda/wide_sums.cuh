@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Shared by the kernels of two passes (separable_mma.cuh) whose sums have more than 16 bits after
-// the first pass, or more than 24 after the second. Sums of the first pass have up to 24 bits, of
-// 16-bit images up to 31: their three or four bytes are factors of a product each (of two with a
-// column of taps of two bytes), and the products of equal weight share an accumulator. Sums of the
-// second pass have up to 31 bits, or 40, and are divided by a multiplication.
+// The sums of two passes (separable_mma.cuh). Those of the first pass have up to 24 bits, of 16-bit
+// images up to 31: their two to four bytes are factors of a product each (of two with a column of
+// taps of two bytes), and the products of equal weight share an accumulator. Sums of the second
+// pass have up to 31 bits, or 40, and are divided by a multiplication; if the first ones have 16
+// bits and the second ones 24, as floats.
 #pragma once
 
+#include "kernels/stencil/cuda/pack.cuh"
 #include "kernels/stencil/cuda/separable_mma.cuh"
 #include "kernels/stencil/stencil.h"
 
@@ -60,7 +61,8 @@ __device__ inline void split_sums(struct wide_sums<SUM_BYTES> *to, const int32_t
         to->bytes[1][i] = __byte_perm(upper, lower, 0x7632);
         upper = __byte_perm(a, b, 0x7362);
         lower = __byte_perm(c, d, 0x7362);
-        to->bytes[2][i] = __byte_perm(upper, lower, 0x5410);
+        if (SUM_BYTES > 2)
+            to->bytes[SUM_BYTES > 2 ? 2 : 0][i] = __byte_perm(upper, lower, 0x5410);
         if (SUM_BYTES == 4)
             to->bytes[SUM_BYTES - 1][i] = __byte_perm(upper, lower, 0x7632);
     }
@@ -91,7 +93,7 @@ __device__ inline void join_products(struct long_sum *to, const uint32_t *made, 
 // are added up to `start`.
 template <bool EVEN, typename Sum, int SUM_BYTES, int BLOCKS, int COLUMN_BYTES>
 __device__ inline void multiply_sums(Sum (&to)[4], const struct wide_sums<SUM_BYTES> *from, int i,
-                                     const struct toeplitz<uint8_t, BLOCKS> (&column)[COLUMN_BYTES],
+                                     const struct toeplitz<BLOCKS> (&column)[COLUMN_BYTES],
                                      const int32_t (&start)[4])
 {
     constexpr int WEIGHTS = SUM_BYTES + COLUMN_BYTES - 1;
@@ -150,6 +152,15 @@ __device__ inline uint32_t divide_sum(struct long_sum sum, const struct sum_divi
     return CLAMPS && (int32_t)sum.high < 0 ? 0 : min(quotient, CLAMPS ? 65535u : UINT32_MAX);
 }
 
+// The same of sums that float32 holds, before they are rounded: by way of the grid (arithmetic.cu),
+// or of 23 bits that start at the bits of a float (pack.cuh).
+template <bool GRID> __device__ inline float divide_sum(int32_t sum, const struct u8_rounding &by)
+{
+    if (GRID)
+        return __fadd_rn(__fmaf_rn((float)sum, by.scale, by.offset), -by.offset);
+    return __fmaf_rn(__int_as_float(sum), by.scale, by.offset);
+}
+
 #endif
 
 // --- host ----------------------------------------------------------------------------------------
@@ -196,6 +207,7 @@ struct wide_sample {
 
 struct wide_factors {
     struct sum_division division;
+    struct u8_rounding rounding; // of sums of two bytes, see divide_sum
     struct wide_sample sample;
     uint8_t row[FACTOR_BYTES],
         column[2][FACTOR_BYTES]; // taps from FACTOR_LEAD on, zeros around; low and high bytes
@@ -236,15 +248,13 @@ struct wide_kind {
 static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *kind,
                                      const struct conv_stencil *stencil, int width, int height)
 {
-    int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE], centre = 0;
+    int32_t row[CONV_FILTER_MAX_SIDE], column[CONV_FILTER_MAX_SIDE], centre = 0, most = 0;
     int64_t across_sum = 0, down_sum = 0, divisor = stencil->divisor;
     bool bytes = stencil->depth == 8;
+    struct rounding rounding;
     if (!stencil->exact || stencil->floats || divisor > MOST_DIVISOR)
         return false;
-    // A power of two times all numbers, so that quotients of bytes begin at TOP_BIT or above.
     int64_t unit = 1, bound = divisor + llabs(stencil->bias);
-    while (divisor * unit <= (bytes ? 1 << (TOP_BIT + 1) : 1))
-        unit *= 2;
     for (int i = 0; i < stencil->width * stencil->height; i++)
         bound += stencil->max * (int64_t)abs(stencil->icoef[i]);
     if (stencil->keeps)
@@ -263,6 +273,13 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
         f->row[FACTOR_LEAD + width / 2 - stencil->width / 2 + i] = (uint8_t)tap;
         across_sum += tap;
     }
+    for (int j = 0; j < stencil->height; j++)
+        most = max(most, abs(column[j]));
+    bool narrow = bytes && !kind->sample && 255 * across_sum <= 65535 && most <= 255 &&
+                  conv_cuda_rounding(&rounding, stencil) == SUM_FLOAT;
+    // A power of two times all numbers, so that quotients of bytes begin at TOP_BIT or above.
+    while (!narrow && divisor * unit <= (bytes ? 1 << (TOP_BIT + 1) : 1))
+        unit *= 2;
     kind->column_bytes = 1;
     for (int j = 0; j < stencil->height; j++) {
         int at = FACTOR_LEAD + height / 2 - stencil->height / 2 + j;
@@ -281,10 +298,18 @@ static inline bool find_wide_factors(struct wide_factors *f, struct wide_kind *k
               : divisor < LEAST_LARGE_DIVISOR || bound >= MOST_SUM ||
                     across_sum * down_sum > MOST_DIVISOR)
         return false;
-    kind->sum_bytes = small ? 3 : 4;
+    kind->sum_bytes = narrow ? 2 : small ? 3 : 4;
     divisor *= unit;
     find_sum_division(&f->division, divisor, !small);
     kind->ties = divisor % 2 == 0;
+    if (narrow) {
+        kind->ties = true;
+        if (fits_u8_rounding(stencil))
+            pack_rounding(&f->rounding, &kind->ties, stencil);
+        if (kind->ties)
+            f->rounding = {0, rounding.scale, rounding.grid};
+        f->division.start = f->rounding.start;
+    }
     f->sample.start = stencil->bias * unit + f->division.start;
     f->sample.centre = (int32_t)(centre * unit);
     f->sample.divisor = (int32_t)divisor;
