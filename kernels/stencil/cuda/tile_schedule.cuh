@@ -383,7 +383,7 @@ __device__ inline void load_unaligned(uint8_t *samples, const struct work_tile &
     }
 }
 
-// Fills the rows of a constant border.
+// Fills the rows of a constant border: those above and below the image.
 template <typename Traits>
 __device__ inline void fill_rows(uint8_t *samples, const struct work_tile &tile,
                                  const struct tile_schedule &schedule)
@@ -391,10 +391,13 @@ __device__ inline void fill_rows(uint8_t *samples, const struct work_tile &tile,
     int lane = (int)threadIdx.x % WARP;
     uint32_t word =
         (uint32_t)schedule.border_value * (sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u);
-    for (int row = 0; row < stage_rows<Traits>(tile); row++)
-        if (source_row<Traits>(tile, schedule, row) < 0)
-            for (int i = lane * 4; i < tile.pitch; i += WARP * 4)
-                *(uint32_t *)(samples + row * tile.pitch + i) = word;
+    int top = stage_top<Traits>(tile), rows = stage_rows<Traits>(tile);
+    int first = max(-top, 0), end = max(min(rows, tile.plane_height - top), 0);
+    for (int k = 0; k < rows - (end - first); k++) {
+        uint8_t *row = samples + (k < first ? k : end + k - first) * tile.pitch;
+        for (int i = lane * 4; i < tile.pitch; i += WARP * 4)
+            *(uint32_t *)(row + i) = word;
+    }
 }
 
 // Fills the columns left and right of the image, one lane per row. The samples that they repeat are
@@ -416,15 +419,14 @@ __device__ inline void patch_columns(uint8_t *samples, const struct work_tile &t
         int sx = conv_border_sample((enum conv_border)schedule.border, x, tile.plane_width,
                                     schedule.channels);
         Sample *line = first;
-        if (sx >= from && sx < end) {
+        if (sx < 0 || (sx >= from && sx < end)) {
 #pragma unroll 4
             for (int row = lane; row < rows; row += WARP, line += step)
-                line[x] = line[sx];
+                line[x] = sx < 0 ? (Sample)schedule.border_value : line[sx];
         } else {
             for (int row = lane; row < rows; row += WARP, line += step) {
-                int sy = sx < 0 ? -1 : source_row<Traits>(tile, schedule, row);
-                line[x] = sy < 0 ? (Sample)schedule.border_value
-                                 : ((const Sample *)(tile.src + sy * tile.src_stride))[sx];
+                int sy = source_row<Traits>(tile, schedule, row);
+                line[x] = ((const Sample *)(tile.src + sy * tile.src_stride))[sx];
             }
         }
     }
@@ -464,11 +466,11 @@ __device__ inline void patch_words(uint8_t *samples, const struct work_tile &til
     }
 }
 
-// Like patch_columns, for CONV_BORDER_REPLICATE: 16 bytes at a time to the left, words to the
-// right.
+// Like patch_columns, for one sample that is repeated, that at the edge or the constant: 16 bytes
+// at a time to the left, words to the right.
 template <typename Traits>
-__device__ inline void patch_replicated(uint8_t *samples, const struct work_tile &tile,
-                                        const struct tile_schedule &schedule, bool left, bool right)
+__device__ inline void patch_repeated(uint8_t *samples, const struct work_tile &tile,
+                                      const struct tile_schedule &schedule, bool left, bool right)
 {
     typedef typename Traits::Sample Sample;
     int lane = (int)threadIdx.x % WARP;
@@ -476,18 +478,21 @@ __device__ inline void patch_replicated(uint8_t *samples, const struct work_tile
     int end = tile.plane_width * sample_bytes<Traits>,
         inside = end % 4; // image bytes of the word at the edge
     uint32_t edge = (1u << 8 * inside) - 1,
-             times = sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u;
+             times = sample_bytes<Traits> == 1 ? 0x01010101u : 0x00010001u,
+             constant = (uint32_t)schedule.border_value * times;
+    bool repeats = schedule.border != CONV_BORDER_CONSTANT;
     uint8_t *line = samples + Traits::HALO - tile.x * sample_bytes<Traits>;
 #pragma unroll 4
     for (int row = lane; row < rows; row += WARP) {
         uint8_t *to = line + row * tile.pitch;
         if (left) {
-            uint32_t word = *(const Sample *)to * times;
+            uint32_t word = repeats ? *(const Sample *)to * times : constant;
             for (int x = -16; x >= -Traits::HALO; x -= 16)
                 *(uint4 *)(to + x) = make_uint4(word, word, word, word);
         }
         if (right) {
-            uint32_t word = *(const Sample *)(to + end - sample_bytes<Traits>)*times;
+            uint32_t word =
+                repeats ? *(const Sample *)(to + end - sample_bytes<Traits>)*times : constant;
             uint32_t *words = (uint32_t *)(to + end - inside);
             if (inside)
                 words[0] = (words[0] & edge) | (word & ~edge);
@@ -505,8 +510,9 @@ __device__ inline void patch_wide(uint8_t *samples, const struct work_tile &tile
     int last = tile.x + tile.columns + schedule.radius;
     bool left = tile.x < schedule.radius;
     bool right = last > tile.plane_width;
-    if (schedule.border == CONV_BORDER_REPLICATE && schedule.channels == 1) {
-        patch_replicated<Traits>(samples, tile, schedule, left, right);
+    if (schedule.border == CONV_BORDER_CONSTANT ||
+        (schedule.border == CONV_BORDER_REPLICATE && schedule.channels == 1)) {
+        patch_repeated<Traits>(samples, tile, schedule, left, right);
     } else if (sample_bytes<Traits> == 2) {
         patch_columns<Traits>(samples, tile, schedule);
     } else {
