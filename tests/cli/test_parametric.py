@@ -351,8 +351,8 @@ def emulated(*args):
 def test_gpus_use_separable_kernels():
     """The table's choice for a GPU of compute capability 9.0: tensor cores where bytes hold the factors."""
     chosen = {r["name"]: r["variants"]["cuda"]["8"] for r in map(json.loads, emulated(
-        "show", "--json", "gaussian:5,gaussian:2,unsharp:2,0.8,unsharp:2,0.8,5,gaussian-fast:5,gaussian-fast:2,blur:15").splitlines())}
-    assert set(chosen.values()) == {"cuda_tma_mma_wide"}, chosen
+        "show", "--json", "gaussian:5,unsharp:2,0.8,unsharp:2,0.8,5,gaussian-fast:5,blur:15,dog:2,4,unsharp:2,3,unsharp:1,1,5").splitlines())}
+    assert list(chosen.values()) == 5 * ["cuda_tma_mma_wide"] + 3 * ["cuda_tma_mma_large"], chosen
     deep = [r["variants"]["cuda"]["16"] for r in map(json.loads, emulated("show", "--json", "gaussian:8,blur:15,gaussian:5,unsharp:2,1,9").splitlines())]
     assert deep == ["cuda_decimated"] + 3 * ["cuda_tma_mma_wide16"], deep
 

@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: MIT
-// Like tma_mma.cu, for filters up to 31 x 31: exact ones of 8-bit images whose coefficients fit in
-// 8 bits. From compute capability 9.0 on.
+// Like tma_mma.cu, for filters up to 31 x 31: exact ones of 8-bit images whose sums have 32 bits,
+// with or without a threshold. From compute capability 9.0 on.
 //
 // A lane holds the sums of 8 rows of samples, not of all rows of taps. Taps come row by row from a
 // table in shared memory, laid out as the lanes read them. A row of taps applies to 8 rows of
-// samples; one of them is new, the others are in registers. At 31 x 31 tensor cores are busy for 76
-// % of the time. kernels/README.md has the figures.
+// samples; one of them is new, the others are in registers. Coefficients of more than 8 bits are
+// sums of bytes with a sign, times powers of 256: their highest bytes come first, then sums are
+// multiplied by 256, and the next ones follow. Only complete sums have to fit 32 bits.
+// kernels/README.md has the figures.
+#include <string.h>
+
 #include "kernels/stencil/cuda/microtile.cuh"
 
 #define SHORT 17 // taps of a row up to which a window has 32 bytes; for more it has 48
 #define LEAD 32  // zeros before a row's taps
 #define ROW 96   // bytes of a padded row: zeros, taps, zeros
 
+#define MOST_PARTS 3 // bytes of a coefficient
+
 struct tma_mma_large_filter {
     struct tile_schedule schedule;
     struct rounding rounding;
-    int32_t width, height;
-    int8_t coef[CONV_FILTER_MAX_TAPS];
+    int32_t width, height, divisor, keep_below; // of the latter: 0, if there is no threshold
+    // For the highest bytes and those below: rows of taps that are not all 0, one after the other.
+    int32_t parts, first[MOST_PARTS], rows[MOST_PARTS];
+    int32_t table_rows; // of all parts
+    int8_t coef[MOST_PARTS * CONV_FILTER_MAX_TAPS];
 };
 
 template <int TAP_ROWS> using tma_mma_large_traits = mma_traits<TAP_ROWS, 12>;
@@ -57,32 +66,32 @@ template <int BLOCKS, int THREADS>
 static __device__ inline void lay_out_taps(uint8_t *table, uint8_t *padded,
                                            const struct tma_mma_large_filter &f)
 {
-    for (int i = (int)threadIdx.x; i < f.height * ROW / 4; i += THREADS)
+    for (int i = (int)threadIdx.x; i < f.table_rows * ROW / 4; i += THREADS)
         ((uint32_t *)padded)[i] = 0;
     __syncthreads();
     int first = LEAD + (BLOCKS == 3 ? 16 : 8) - f.width / 2;
-    for (int i = (int)threadIdx.x; i < f.width * f.height; i += THREADS)
+    for (int i = (int)threadIdx.x; i < f.width * f.table_rows; i += THREADS)
         padded[i / f.width * ROW + first + i % f.width] = (uint8_t)f.coef[i];
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < f.height * WARP; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < f.table_rows * WARP; i += THREADS) {
         int g = i % WARP / 4, t = i % 4;
         const uint8_t *from = padded + i / WARP * ROW + LEAD + 4 * t - (g / 2 * 4 + g % 2);
         ((uint4 *)table)[i] = make_uint4(load_any(from), load_any(from + 16), load_any(from - 2),
                                          load_any(from + 14));
         if (BLOCKS == 3)
-            ((uint2 *)(table + f.height * WARP * sizeof(uint4)))[i] =
+            ((uint2 *)(table + f.table_rows * WARP * sizeof(uint4)))[i] =
                 make_uint2(load_any(from + 32), load_any(from + 30));
     }
 }
 
 template <int BLOCKS>
-static __device__ inline struct tap_row load_row(const uint8_t *table, int row, int height)
+static __device__ inline struct tap_row load_row(const uint8_t *table, int row, int rows)
 {
     struct tap_row taps = {};
     int i = row * WARP + (int)threadIdx.x % WARP;
     taps.pairs = ((const uint4 *)table)[i];
     if (BLOCKS == 3)
-        taps.thirds = ((const uint2 *)(table + height * WARP * sizeof(uint4)))[i];
+        taps.thirds = ((const uint2 *)(table + rows * WARP * sizeof(uint4)))[i];
     return taps;
 }
 
@@ -134,34 +143,65 @@ static __device__ inline uint32_t round_four(int32_t, int32_t s0, int32_t s1, in
     return four;
 }
 
+// The sums of four neighbours, or their samples times the divisor.
+static __device__ inline void keep_samples(int32_t (&even)[4], int32_t (&odd)[4], int first,
+                                           uint32_t samples, const struct tma_mma_large_filter &f)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int32_t &sum = (k < 2 ? even : odd)[first + k % 2];
+        int32_t kept = (int32_t)(samples >> 8 * k & 255) * f.divisor + (int32_t)f.rounding.bias;
+        if (abs(sum - kept) < f.keep_below)
+            sum = kept;
+    }
+}
+
 template <int BLOCKS, typename Sum>
 static __device__ inline void filter_microtiles(struct lane_microtile m0, struct lane_microtile m1,
                                                 const uint8_t *table, const struct work_tile &tile,
                                                 const struct tma_mma_large_filter &f)
 {
-    int32_t even[MMA_ROWS][4], odd[MMA_ROWS][4];
-#pragma unroll
-    for (int r = 0; r < MMA_ROWS; r++)
-        for (int k = 0; k < 4; k++)
-            even[r][k] = odd[r][k] = (int32_t)f.rounding.bias;
-    uint32_t windows[MMA_ROWS][2 * BLOCKS];
-#pragma unroll
-    for (int r = 0; r < MMA_ROWS - 1; r++)
-        load_windows<BLOCKS>(windows[r], &m0, &m1, tile.pitch);
-    struct tap_row next = load_row<BLOCKS>(table, 0, f.height);
+    int32_t even[MMA_ROWS][4] = {}, odd[MMA_ROWS][4] = {};
+    struct tap_row next = load_row<BLOCKS>(table, 0, f.table_rows);
+    int row = 0, skipped = 0; // rows of the table, and of samples
 #pragma unroll 1
-    for (int first = 0; first < f.height; first += MMA_ROWS) {
+    for (int part = 0; part < f.parts; part++) {
+        int rows = f.rows[part], start = part == f.parts - 1 ? (int32_t)f.rounding.bias : 0;
+        m0.from += (f.first[part] - skipped) * tile.pitch;
+        m1.from += (f.first[part] - skipped) * tile.pitch;
+        skipped = f.first[part] + rows + MMA_ROWS - 1;
+        uint32_t windows[MMA_ROWS][2 * BLOCKS];
 #pragma unroll
-        for (int s = 0; s < MMA_ROWS; s++) {
-            int row = first + s;
-            if (row == f.height)
-                break;
-            struct tap_row taps = next;
-            load_windows<BLOCKS>(windows[(s + MMA_ROWS - 1) % MMA_ROWS], &m0, &m1, tile.pitch);
-            next = load_row<BLOCKS>(table, min(row + 1, f.height - 1), f.height);
+        for (int r = 0; r < MMA_ROWS; r++) {
+            for (int k = 0; k < 4; k++) {
+                even[r][k] = even[r][k] * 256 + start;
+                odd[r][k] = odd[r][k] * 256 + start;
+            }
+            if (r < MMA_ROWS - 1)
+                load_windows<BLOCKS>(windows[r], &m0, &m1, tile.pitch);
+        }
+#pragma unroll 1
+        for (int first = 0; first < rows; first += MMA_ROWS) {
 #pragma unroll
-            for (int r = 0; r < MMA_ROWS; r++)
-                add_taps<BLOCKS>(even[r], odd[r], windows[(s + r) % MMA_ROWS], taps);
+            for (int s = 0; s < MMA_ROWS; s++) {
+                if (first + s == rows)
+                    break;
+                struct tap_row taps = next;
+                load_windows<BLOCKS>(windows[(s + MMA_ROWS - 1) % MMA_ROWS], &m0, &m1, tile.pitch);
+                row++;
+                next = load_row<BLOCKS>(table, min(row, f.table_rows - 1), f.table_rows);
+#pragma unroll
+                for (int r = 0; r < MMA_ROWS; r++)
+                    add_taps<BLOCKS>(even[r], odd[r], windows[(s + r) % MMA_ROWS], taps);
+            }
+        }
+    }
+    if (f.keep_below) {
+        int to = (f.height / 2 - skipped) * tile.pitch + (BLOCKS == 3 ? 16 : 8);
+#pragma unroll
+        for (int r = 0; r < MMA_ROWS; r++, to += tile.pitch) {
+            keep_samples(even[r], odd[r], 0, *(const uint32_t *)(m0.from + to), f);
+            keep_samples(even[r], odd[r], 2, *(const uint32_t *)(m1.from + to), f);
         }
     }
 #pragma unroll
@@ -207,19 +247,56 @@ static __global__ void __launch_bounds__(block_threads<tma_mma_large_traits<ROWS
 
 // --- host ----------------------------------------------------------------------------------------
 
+// False if coefficients or sums do not fit.
+static bool find_parts(struct tma_mma_large_filter *f, const struct conv_stencil *stencil)
+{
+    int8_t bytes[MOST_PARTS][CONV_FILTER_MAX_TAPS];
+    int taps = stencil->width * stencil->height;
+    int first[MOST_PARTS] = {}, end[MOST_PARTS] = {stencil->height};
+    if (!stencil->exact || stencil->depth != 8 ||
+        conv_cuda_rounding(&f->rounding, stencil) == SUM_INT64)
+        return false;
+    for (int i = 0; i < taps; i++) {
+        int32_t rest = stencil->icoef[i];
+        for (int b = 0; b < MOST_PARTS; b++) {
+            int32_t byte = ((rest + 128) & 255) - 128;
+            bytes[b][i] = (int8_t)byte;
+            rest = (rest - byte) / 256;
+            if (byte != 0 && end[b] == 0)
+                first[b] = i / stencil->width;
+            if (byte != 0)
+                end[b] = i / stencil->width + 1;
+        }
+        if (rest != 0)
+            return false;
+    }
+    f->width = stencil->width;
+    f->height = stencil->height;
+    f->divisor = (int32_t)stencil->divisor;
+    f->keep_below = (int32_t)min(stencil->keep_below, (int64_t)INT32_MAX);
+    for (int b = MOST_PARTS - 1; b >= 0; b--) {
+        if (f->parts == 0 && b > 0 && end[b] == 0)
+            continue;
+        f->first[f->parts] = first[b];
+        f->rows[f->parts] = end[b] - f->first[f->parts];
+        memcpy(f->coef + f->table_rows * f->width, bytes[b] + f->first[f->parts] * f->width,
+               (size_t)(f->rows[f->parts] * f->width));
+        f->table_rows += f->rows[f->parts++];
+    }
+    return true;
+}
+
 template <int BLOCKS, int ROWS>
 static void plan_sized(const struct conv_stencil *stencil, struct conv_stencil_plan *plan)
 {
     auto *constants = constants_of<struct kernel_constants<struct tma_mma_large_filter>>(plan);
     struct tma_mma_large_filter &f = constants->filter;
-    enum sum_kind kind = conv_cuda_rounding(&f.rounding, stencil);
-    f.width = stencil->width;
-    f.height = stencil->height;
-    for (int i = 0; i < f.width * f.height; i++)
-        f.coef[i] = (int8_t)stencil->icoef[i];
-    constants->kernel = kind == SUM_FLOAT ? tma_mma_large<BLOCKS, ROWS, float>
-                                          : tma_mma_large<BLOCKS, ROWS, int32_t>;
-    constants->shared_bytes = stencil->height * tap_row_bytes<BLOCKS>;
+    struct rounding rounding;
+    find_parts(&f, stencil);
+    constants->kernel = conv_cuda_rounding(&rounding, stencil) == SUM_FLOAT
+                            ? tma_mma_large<BLOCKS, ROWS, float>
+                            : tma_mma_large<BLOCKS, ROWS, int32_t>;
+    constants->shared_bytes = f.table_rows * tap_row_bytes<BLOCKS>;
     constants->launch = tma_pipeline_run<tma_mma_large_traits<ROWS>, struct tma_mma_large_filter>;
 }
 
@@ -237,23 +314,19 @@ static void plan_tma_mma_large(const struct conv_stencil *stencil, struct conv_s
 
 static bool can_tma_mma_large(const struct conv_stencil *stencil)
 {
-    struct rounding rounding;
-    if (!stencil->exact || stencil->depth != 8 ||
-        conv_cuda_rounding(&rounding, stencil) == SUM_INT64)
-        return false;
-    for (int i = 0; i < stencil->width * stencil->height; i++)
-        if (stencil->icoef[i] < -128 || stencil->icoef[i] > 127)
-            return false;
-    return true;
+    struct tma_mma_large_filter filter = {};
+    return find_parts(&filter, stencil);
 }
 
-// Taps that fit registers should not come from shared memory.
+// Taps that fit registers should not come from shared memory; cuda_tma multiplies 9 of them faster.
 static int score_tma_mma_large(const struct conv_stencil *stencil, size_t)
 {
-    bool large = stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT;
-    return large ? 70 : CONV_SCORE_UNSUITED;
+    if (stencil->width > MAX_WIDTH || stencil->height > MAX_HEIGHT)
+        return 70;
+    return max(stencil->width, stencil->height) > 3 ? 55 : 49;
 }
 
-CONV_CUDA_VARIANT(tma_mma_large, 90, "large filters on int8 tensor cores, taps from shared memory",
-                  can_tma_mma_large, score_tma_mma_large, plan_tma_mma_large, run_planned,
-                  tile_traits::TILE_WIDTH, tile_traits::TILE_HEIGHT);
+CONV_CUDA_VARIANT_OF(THRESHOLDS, tma_mma_large, 90,
+                     "large filters on int8 tensor cores, taps from shared memory",
+                     can_tma_mma_large, score_tma_mma_large, plan_tma_mma_large, run_planned,
+                     tile_traits::TILE_WIDTH, tile_traits::TILE_HEIGHT);
