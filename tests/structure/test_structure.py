@@ -238,7 +238,7 @@ def functions_after_2_28(*libraries):
         path = subprocess.check_output([COMPILER, f"-print-file-name={name}"], text=True).strip()
         for function, major, minor in re.findall(r" (\w+)@+GLIBC_(\d+)\.(\d+)", "\n".join(nm("--dynamic", "--with-symbol-versions", path))):
             versions[function].append((int(major), int(minor)))
-    used = {line.split()[-1] for line in nm("--undefined-only", *libraries) if line}
+    used = {line.split()[-1].removeprefix("__isoc23_") for line in nm("--undefined-only", *libraries) if line}  # strtol from 2.38 on
     return sorted(name for name in used - ALSO_BEFORE if min(versions.get(name, [(2, 0)])) > (2, 28))
 
 
