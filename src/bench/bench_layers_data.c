@@ -182,10 +182,9 @@ static enum conv_status check_free(const struct conv_bench_layers_place *place, 
     if (place->ops->check_free)
         return place->ops->check_free(bytes, what, err);
     size_t left = place->data->memory;
-    if (bytes > left / 4 * 3)
-        return conv_err_limit(err, "%zu MiB of memory are needed, of %zu MiB", bytes >> 20,
-                              left >> 20);
-    return CONV_OK;
+    return bytes <= left / 4 * 3 ? CONV_OK
+                                 : conv_err_limit(err, "%zu MiB of memory are needed, of %zu MiB",
+                                                  bytes >> 20, left >> 20);
 }
 
 // Copies the distinct images once and then within the memory: image b is b % distinct.
@@ -290,14 +289,15 @@ static enum conv_status run_task(void *context, int worker, int task, void *stre
         conv_cpu_share_run(&place->share, worker, task);
         return (enum conv_status)atomic_load(&place->share.status);
     }
+    batch.stream = stream;
     if (place->plan->pads) {
         status = conv_bench_cuda()->pad(&data->layer, &data->shape, &batch, batch.scratch,
                                         CONV_ELEMENT_F32);
         batch = conv_layer_batch_of(&place->plan->layer, &place->plan->shape, batch.images,
                                     batch.scratch, batch.dst);
         batch.scratch = place->scratch + place->pad_bytes;
+        batch.stream = stream;
     }
-    batch.stream = stream;
     return status ? status : place->plan->variant->run(place->plan, &batch);
 }
 
