@@ -103,9 +103,8 @@ static void random_layer(struct conv_layer *layer, uint64_t *random)
 {
     layer->channels = PICK(random, 1, 1, 1, 2, 3, 3, 4, 5, 6, 8, 12, 13, 16, 17, 33);
     layer->maps = PICK(random, 1, 2, 3, 4, 6, 7, 8, 9, 11, 12, 13, 16, 17, 24, 25, 48, 50, 64, 65);
-    layer->kernel_height = layer->kernel_width = random_side(random);
-    if (random_below(random, 4) == 0)
-        layer->kernel_width = random_side(random);
+    layer->kernel_height = random_side(random);
+    layer->kernel_width = random_below(random, 4) ? layer->kernel_height : random_side(random);
     layer->groups = 1;
     layer->stride_y = layer->stride_x = PICK(random, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4, 5, 70);
     layer->dilation_y = layer->dilation_x = 1;
@@ -151,10 +150,11 @@ static void random_padding(struct conv_layer *layer, uint64_t *random)
     layer->border = (enum conv_border)random_below(random, CONV_BORDER_CONSTANT + 1);
 }
 
-// As many outputs as samples, with zeros around these.
-static void pad_half(struct conv_layer *layer, int side)
+// As many outputs as samples, with zeros around these. Strip: 1 or 2 for one row or column of taps.
+static void pad_half(struct conv_layer *layer, int side, int strip)
 {
-    layer->kernel_height = layer->kernel_width = side;
+    layer->kernel_height = strip == 1 ? 1 : side;
+    layer->kernel_width = strip == 2 ? 1 : side;
     layer->pad_top = layer->pad_bottom = conv_layer_reach_y(layer) / 2;
     layer->pad_left = layer->pad_right = conv_layer_reach_x(layer) / 2;
     layer->border = CONV_BORDER_CONSTANT;
@@ -212,7 +212,7 @@ static void random_shape(struct check_case *c, uint64_t *random)
     if (random_below(random, 8) == 0) { // small planes of depthwise layers
         rows = columns = PICK(random, 7, 14);
         layer->groups = layer->maps = layer->channels;
-        pad_half(layer, PICK(random, 3, 5, 7, 9));
+        pad_half(layer, PICK(random, 3, 4, 5, 7, 9, 11, 15, 21, 31), PICK(random, 0, 0, 1, 2));
     }
     for (;;) {
         c->shape.height = extent(rows, layer->stride_y, conv_layer_reach_y(layer),
@@ -333,7 +333,7 @@ void check_case_init(struct check_case *c, uint64_t seed, int64_t taps)
     random_layer(&c->layer, &random);
     random_padding(&c->layer, &random);
     if (c->numbers == CHECK_ZEROS)
-        pad_half(&c->layer, PICK(&random, 9, 15, 31));
+        pad_half(&c->layer, PICK(&random, 9, 15, 31), 0);
     if (c->numbers == CHECK_INTEGERS) // the quotient is none
         c->layer.input_divisor = 1;
     if (c->numbers == CHECK_WIDE || c->numbers == CHECK_TINY) // float16 has no such range

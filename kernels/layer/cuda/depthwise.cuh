@@ -10,7 +10,7 @@
 struct depthwise_launch {
     const void *src;
     void *dst;
-    const float *weights;                  // [channel][quads of K x K taps and the bias]
+    const float *weights;                  // [channel][quads of H x K taps and the bias]
     int64_t src_row, src_plane, src_image; // bytes
     // Planes of a part follow each other at equal distances, and no tile has planes of two parts.
     int part_planes, part_tiles;
@@ -137,21 +137,21 @@ __device__ inline void depthwise_load(const depthwise_launch &p, float *buffer, 
 // The sums of a strip of C columns: rows from top to bottom, each is the sample of another kernel
 // row to each output. The direction of columns alternates, so that neighbouring multiply-adds share
 // an operand.
-template <int K, int S, int R, int C>
+template <int H, int K, int S, int R, int C>
 __device__ inline void depthwise_add(float (&sum)[C][R], const float *in, int pitch,
                                      const float *weights, int quads)
 {
     const int X = depthwise_window(K, S), OFFSET = depthwise_offset(K);
-    const int ROWS = (R - 1) * S + K;
-    float w[K * K + 1], x[2][X];
-    layer_read<K * K + 1, 4>(w, weights);
+    const int ROWS = (R - 1) * S + H;
+    float w[H * K + 1], x[2][X];
+    layer_read<H * K + 1, 4>(w, weights);
     layer_read<X, 4>(x[0], in);
     layer_await(w);
 #pragma unroll
     for (int c = 0; c < C; c++)
 #pragma unroll
         for (int i = 0; i < R; i++)
-            sum[c][i] = w[K * K];
+            sum[c][i] = w[H * K];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         in += pitch;
@@ -160,14 +160,14 @@ __device__ inline void depthwise_add(float (&sum)[C][R], const float *in, int pi
         layer_await(x[r % 2]);
         // Never. But ptxas mixes no multiply-adds of two rows across a branch, so that 23 instead
         // of 36 in 100 read three new registers: 7x7 takes 0.95 to 0.97 times as long.
-        if (K > 5 && R > 4 && quads < 0)
+        if (H * K > 25 && R > 4 && quads < 0)
             __nanosleep(1);
 #pragma unroll
         for (int v = 0; v < K; v++)
 #pragma unroll
             for (int i = 0; i < R; i++) {
                 const int u = r - i * S;
-                if (u < 0 || u >= K)
+                if (u < 0 || u >= H)
                     continue;
 #pragma unroll
                 for (int k = 0; k < C; k++) {
@@ -225,7 +225,7 @@ __device__ inline void depthwise_store(const depthwise_launch &p, const float *o
 }
 
 // A thread computes one unit of each tile.
-template <int K, int S, int R, int THREADS, int BLOCKS>
+template <int H, int K, int S, int R, int THREADS, int BLOCKS>
 static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void depthwise(
     const __grid_constant__ depthwise_launch p)
 {
@@ -255,8 +255,8 @@ static __global__ __launch_bounds__(THREADS, RESIDENT(THREADS, BLOCKS)) void dep
         if ((int)threadIdx.x < p.units && local < tile.planes && count > 0) {
             int at = local * out_plane + row * p.out_width + column;
             float sum[C][R];
-            depthwise_add<K, S>(sum, buffer + from, p.pitch,
-                                buffer + p.samples + local * p.quads * 4, p.quads);
+            depthwise_add<H, K, S>(sum, buffer + from, p.pitch,
+                                   buffer + p.samples + local * p.quads * 4, p.quads);
             activate_outputs<R, C>(p.activation, sum);
             if (p.direct)
                 depthwise_store_rows(p, first + at, count, sum);

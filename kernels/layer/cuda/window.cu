@@ -45,26 +45,36 @@ static const struct window_shape shapes[] = {
     {0, 2, 1, WINDOW_ANY_THREADS, window_any<2, false>, NULL},
 };
 
-// Depthwise instances: kernels of side x side.
+// Depthwise instances.
 #define DEPTHWISE_THREADS 224 // 56 columns x 56 rows of two planes, and 28 x 28 of eight
 
 struct depthwise_shape {
-    int side, stride, rows, warps; // rows of a thread, warps of a multiprocessor
+    int height, width, stride, rows, warps; // of the kernel; of a thread, of a multiprocessor
     void (*function)(depthwise_launch);
 };
 
-template <int K, int S, int R, int WARPS> static depthwise_shape depthwise_of()
+template <int H, int K, int S, int R, int WARPS> static depthwise_shape depthwise_of()
 {
     const int BLOCKS = WARPS * 32 / DEPTHWISE_THREADS;
-    return {K, S, R, WARPS, depthwise<K, S, R, DEPTHWISE_THREADS, BLOCKS>};
+    return {H, K, S, R, WARPS, depthwise<H, K, S, R, DEPTHWISE_THREADS, BLOCKS>};
 }
 
+// The last ones are for planes of one row.
 static const struct depthwise_shape depthwise_shapes[] = {
-    depthwise_of<3, 1, 7, 28>(), depthwise_of<3, 1, 2, 48>(), depthwise_of<3, 2, 7, 28>(),
-    depthwise_of<3, 2, 2, 48>(), depthwise_of<5, 1, 7, 28>(), depthwise_of<5, 1, 2, 36>(),
-    depthwise_of<5, 2, 7, 24>(), depthwise_of<5, 2, 2, 28>(), depthwise_of<7, 1, 7, 16>(),
-    depthwise_of<7, 1, 4, 16>(), depthwise_of<7, 1, 2, 36>(), depthwise_of<7, 2, 7, 24>(),
-    depthwise_of<7, 2, 2, 28>(), depthwise_of<9, 1, 4, 12>(),
+    depthwise_of<3, 3, 1, 7, 28>(),  depthwise_of<3, 3, 1, 2, 48>(),
+    depthwise_of<3, 3, 2, 7, 28>(),  depthwise_of<3, 3, 2, 2, 48>(),
+    depthwise_of<5, 5, 1, 7, 28>(),  depthwise_of<5, 5, 1, 2, 36>(),
+    depthwise_of<5, 5, 2, 7, 24>(),  depthwise_of<5, 5, 2, 2, 28>(),
+    depthwise_of<7, 7, 1, 7, 16>(),  depthwise_of<7, 7, 1, 4, 16>(),
+    depthwise_of<7, 7, 1, 2, 36>(),  depthwise_of<7, 7, 2, 7, 24>(),
+    depthwise_of<7, 7, 2, 2, 28>(),  depthwise_of<9, 9, 1, 4, 12>(),
+    depthwise_of<1, 3, 1, 7, 28>(),  depthwise_of<3, 1, 1, 7, 28>(),
+    depthwise_of<1, 7, 1, 7, 28>(),  depthwise_of<7, 1, 1, 7, 28>(),
+    depthwise_of<1, 11, 1, 7, 28>(), depthwise_of<11, 1, 1, 7, 28>(),
+    depthwise_of<1, 21, 1, 7, 24>(), depthwise_of<21, 1, 1, 7, 24>(),
+    depthwise_of<1, 3, 1, 1, 36>(),  depthwise_of<1, 4, 1, 1, 36>(),
+    depthwise_of<1, 7, 1, 1, 36>(),  depthwise_of<1, 9, 1, 1, 36>(),
+    depthwise_of<1, 15, 1, 1, 36>(), depthwise_of<1, 31, 1, 1, 28>(),
 };
 
 // The constants of a plan: launches without what depends on the batch.
@@ -212,7 +222,7 @@ static const struct depthwise_shape *depthwise_in(const struct window_plan *c)
 // Whether multiply-adds take longer than a copy.
 static bool many_products(const struct depthwise_shape *s)
 {
-    return s->side > 5 && s->stride == 1;
+    return s->height * s->width > 25 && s->stride == 1;
 }
 
 // Rows of a tile's samples in one plane.
@@ -235,10 +245,10 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
     p->plane_floats = (p->tiles == 1 && shared > 0 ? rows - shared : rows) * p->pitch;
     // Eight threads read at a time: those of two planes from different banks, where reads are the
     // limit. 5x5, stride 2, 14x14: 0.83 times as long; 7x7, with fewer blocks: 1.05 (H200).
-    if (p->units / p->block_planes % 8 && s->side < 7)
+    if (p->units / p->block_planes % 8 && s->height * s->width < 49)
         p->plane_floats += (4 * p->columns - p->plane_floats) & 31;
     int floats = (p->block_planes - 1) * p->plane_floats + (rows - 1) * p->pitch +
-                 max(4 * p->columns, p->pitch) + depthwise_window(s->side, s->stride);
+                 max(4 * p->columns, p->pitch) + depthwise_window(s->width, s->stride);
     int outputs = p->block_planes * p->strips * s->rows * conv_layer_out_width(layer, shape->width);
     p->samples = ceil_div(floats, 4) * 4;
     p->room = p->samples + p->block_planes * p->quads * 4;
@@ -310,7 +320,8 @@ static int choose_planes(const struct conv_layer *layer, const struct conv_layer
 {
     int side = shape->height, pad = layer->kernel_height / 2, stride = layer->stride_x;
     int most = (int)(sizeof planes_shapes / sizeof planes_shapes[0]);
-    if (side != shape->width || layer->pad_top != pad || layer->pad_left != pad ||
+    if (side != shape->width || layer->kernel_height != layer->kernel_width ||
+        layer->pad_top != pad || layer->pad_left != pad ||
         conv_layer_out_height(layer, side) != ceil_div(side, stride) ||
         conv_layer_out_width(layer, side) != ceil_div(side, stride) ||
         (shape->images > 0 && shape->images * layer->channels < LEAST_PLANES))
@@ -325,9 +336,9 @@ static bool choose_depthwise(const struct conv_layer *layer, const struct conv_l
                              struct window_plan *c)
 {
     struct depthwise_launch *p = &c->tile;
-    int side = layer->kernel_height, stride = layer->stride_x;
-    if (side != layer->kernel_width || stride > 2 || layer->groups != layer->channels ||
-        layer->maps != layer->channels || is_dilated(layer))
+    int stride = layer->stride_x;
+    if (stride > 2 || layer->groups != layer->channels || layer->maps != layer->channels ||
+        is_dilated(layer))
         return false;
     int columns = DEPTHWISE_COLUMNS(stride), out_width = conv_layer_out_width(layer, shape->width);
     int gap = layer->pad_left > layer->pad_right ? layer->pad_left : layer->pad_right;
@@ -337,12 +348,14 @@ static bool choose_depthwise(const struct conv_layer *layer, const struct conv_l
     p->pitch = ceil_div(shape->width + gap, 4) * 4;
     p->direct = layer->output == CONV_ELEMENT_F32 && layer->activation != CONV_ACTIVATION_TANH &&
                 out_width % columns == 0;
-    p->quads = ceil_div(side * side + 1, 4);
+    p->quads = ceil_div(layer->kernel_height * layer->kernel_width + 1, 4);
     struct window_plan tried = *c;
     float best = 0;
     for (size_t i = 0; i < sizeof depthwise_shapes / sizeof depthwise_shapes[0]; i++) {
+        const struct depthwise_shape *s = &depthwise_shapes[i];
         tried.depthwise = (int)i + 1;
-        if (depthwise_shapes[i].side == side && depthwise_shapes[i].stride == stride)
+        if (s->height == layer->kernel_height && s->width == layer->kernel_width &&
+            s->stride == stride)
             choose_block(layer, shape, tried, c, &best);
     }
     // An image's tiles are numbered by ints.
@@ -372,7 +385,7 @@ static enum conv_status run_depthwise(const struct conv_layer_plan *plan,
     layer_set_sizes(&p, plan, batch);
     p.weights = (const float *)plan->d_packed;
     p.pad_top = layer->pad_top;
-    p.first = layer->pad_left + depthwise_offset(s->side); // a window then begins at 0
+    p.first = layer->pad_left + depthwise_offset(s->width); // a window then begins at 0
     p.copy_rows = tile_rows(layer, c);
     if (p.tiles == 1) {
         p.skip = p.pad_top;
