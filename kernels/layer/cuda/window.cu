@@ -483,12 +483,13 @@ static int score_window(const struct conv_layer_plan *plan)
         return alone ? 50 : 130;
     // Too few blocks for a GPU, one image, H200: 64 to 3, 192 x 192, 3x3: 0.138 ms, cuda_layer_gemm
     // 0.036; 256 to 256 in 32 groups, 28 x 28: 0.0188 and 0.0121, but 128 to 128, 56 x 56: 0.0093
-    // and 0.0164. Or many channels that blocks wait for, 16 images: 512 to 8, 64 x 64, 3x3: 0.793
-    // and 0.293, but 64 to 3, 256 x 256: 0.413 and 0.593.
+    // and 0.0164; 6 to 12, 80 x 80, 7x7: 0.0395 and 0.0124. Or many channels that blocks wait for,
+    // 16 images: 512 to 8, 64 x 64, 3x3: 0.793 and 0.293, but 64 to 3, 256 x 256: 0.413 and 0.593.
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
     int maps = layer->maps / layer->groups, channels = layer->channels / layer->groups;
     int64_t planes = plan->shape.images * layer->groups;
-    bool idle = planes > 0 && channels >= 8 && maps > 2 && !c->depthwise &&
+    int products = channels * maps * layer->kernel_height * layer->kernel_width;
+    bool idle = planes > 0 && (channels >= 8 || products > 2000) && maps > 2 && !c->depthwise &&
                 ceil_div64(planes, c->window.block_planes) * c->window.tiles_x * c->window.tiles_y <
                     PROCESSORS;
     // Kernels of any size do less at a time: 512 to 1, 31 x 31, 4x4, 16 images: 0.995 ms and 0.258.
