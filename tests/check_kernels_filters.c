@@ -262,7 +262,7 @@ static void magnitude(struct check_random *random, struct conv_filter *filter)
 static void decimated(struct check_random *random, struct conv_filter *filter)
 {
     double sigma = exp(1.1 + 4.4 * random_unit(random)),
-           amount = PICK(random, 0, 0, 1, 3, 40) / 4.0;
+           amount = PICK(random, 0, 0, 1, 3, 40, 40) / 4.0;
     *filter = (struct conv_filter){0};
     conv_filter_decimate(filter, sigma, amount);
 }

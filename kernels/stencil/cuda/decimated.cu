@@ -153,15 +153,15 @@ static void choose_enlarge(struct decimated_constants *constants)
             constants->enlarge = enlarge<Sample, Result, SOME, PARTS>;
 }
 
-template <typename Sample, bool REPEATS>
+template <typename Sample, enum borders BORDERS>
 static void choose_reduce(struct decimated_constants *constants, bool small)
 {
     constexpr int HALF = ROW_GROUPS / 2;
     bool large = constants->filter.step > 2 && !small;
-    constants->reduce = small   ? reduce_bytes<Sample, ROW_GROUPS, 1, REPEATS>
-                        : large ? reduce_bytes<Sample, HALF, 2, REPEATS>
-                                : reduce_bytes<Sample, HALF, 1, REPEATS>;
-    constants->share = large ? reduce_bytes<Sample, HALF, 2, REPEATS, true> : NULL;
+    constants->reduce = small   ? reduce_bytes<Sample, ROW_GROUPS, 1, BORDERS>
+                        : large ? reduce_bytes<Sample, HALF, 2, BORDERS>
+                                : reduce_bytes<Sample, HALF, 1, BORDERS>;
+    constants->share = large ? reduce_bytes<Sample, HALF, 2, BORDERS, true> : NULL;
 }
 
 template <typename Sample, typename Result>
@@ -174,9 +174,11 @@ static void set_kernels(struct decimated_constants *constants)
     bool small = f.step > 2 && f.step * constants->sample_bytes <= 8;
     constants->stage_rows = small ? 8 * ROW_GROUPS : 4 * ROW_GROUPS;
     if (f.border == CONV_BORDER_REPLICATE)
-        choose_reduce<Sample, true>(constants, small);
+        choose_reduce<Sample, REPLICATED>(constants, small);
+    else if (f.border == CONV_BORDER_REFLECT || f.border == CONV_BORDER_REFLECT101)
+        choose_reduce<Sample, MIRRORED>(constants, small);
     else
-        choose_reduce<Sample, false>(constants, small);
+        choose_reduce<Sample, OTHERS>(constants, small);
     constants->reducing_blocks = REDUCING_BLOCKS(Sample);
     constants->join = join_seams<Sample>;
     constants->filter_image = filter_bytes<Sample>;
@@ -253,8 +255,9 @@ static struct shape find_shape(const struct decimated_filter *f,
                                const struct conv_stencil_plane *plane, bool reduces)
 {
     int width = (plane->width - 1) / f->step + 4, height = (plane->height - 1) / f->step + 4;
+    int strip, strips;
     if (reduces)
-        return {(count_strips(f->pad, width + 2 * f->pad) - 1) / f->strips + 1,
+        return {divide_strips(&strip, &strips, -1, plane->width, width + 2 * f->pad, *f),
                 count_rows(*f, height + 2 * f->pad)};
     return {(width - 1) / STRIP + 1, height};
 }
@@ -320,6 +323,8 @@ static struct reduction fit_strips(const struct conv_stencil_plan *plan, int lea
         for (r.stages = MOST_STAGES; r.stages >= (r.strips == 1 ? 2 : least); r.stages--) {
             // Eight lanes read four times 16 bytes of two rows, from different banks.
             int bytes = (r.strips - 1) * STRIP * f.step * constants->sample_bytes;
+            if (f.border != CONV_BORDER_REPLICATE)
+                bytes += 20; // a shift, and a word after it that load_any reads
             r.pitch = (bytes + f.segments * SEGMENT + 63) / 128 * 128 + 64;
             r.shared =
                 BARRIER_BYTES + constants->table_bytes + r.stages * constants->stage_rows * r.pitch;

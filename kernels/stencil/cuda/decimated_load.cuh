@@ -16,16 +16,21 @@ struct part {
     int first, last;    // coarse rows to store
     int row;            // its number, from top to bottom
     int strip, strips;  // the first one, and how many
+    int shift;          // samples from x to the first strip, unless it is at a multiple of 16 bytes
+    int flip;           // STRIP - 1 if the strips are mirrored: the last one comes first; else 0
     int chunks;         // of 16 bytes of a row
     int skipped, bytes; // of a row: before, and of, its bulk copy; 0: there are no bulk copies
     bool fills;         // samples outside come from those inside, or are constant: fill_outside
 };
 
-// REPEATS: it is replicate, which the compiler then knows.
-template <bool REPEATS>
+// Kinds of borders for which the compiler has kernels of their own: replicate, reflect and
+// reflect101, the others.
+enum borders { REPLICATED, MIRRORED, OTHERS };
+
+template <enum borders BORDERS>
 __device__ static inline enum conv_border border_of(const struct decimated_filter &f)
 {
-    return REPEATS ? CONV_BORDER_REPLICATE : (enum conv_border)f.border;
+    return BORDERS == REPLICATED ? CONV_BORDER_REPLICATE : (enum conv_border)f.border;
 }
 
 // Calls take(row, chunk) for each chunk of a stage that the thread loads.
@@ -57,14 +62,14 @@ template <typename Sample> __device__ static inline uint4 repeat_sample(Sample v
 }
 
 // The chunk's samples, each by itself.
-template <typename Sample, bool REPEATS>
+template <typename Sample, enum borders BORDERS>
 __device__ static inline void load_chunk(uint4 *to, int x, int row,
                                          const struct conv_stencil_plane &plane,
                                          const struct decimated_filter &f)
 {
     constexpr int COUNT = 16 / (int)sizeof(Sample);
     constexpr int IN_WORD = 4 / sizeof(Sample), WORDS = 2; // loaded at once: their latency counts
-    const enum conv_border border = border_of<REPEATS>(f);
+    const enum conv_border border = border_of<BORDERS>(f);
     const Sample *from = (const Sample *)(plane.src + row * plane.src_stride);
     int near = conv_border_index(border, x, plane.width);
     bool mirrored =
@@ -88,13 +93,13 @@ __device__ static inline void load_chunk(uint4 *to, int x, int row,
 }
 
 // Asks for a chunk, unless fill_outside fills it.
-template <typename Sample, bool REPEATS>
+template <typename Sample, enum borders BORDERS>
 __device__ static inline void ask_chunk(uint4 *to, int x, int row, const struct part &part,
                                         const struct conv_stencil_plane &plane,
                                         const struct decimated_filter &f)
 {
     constexpr int COUNT = 16 / (int)sizeof(Sample);
-    const enum conv_border border = border_of<REPEATS>(f);
+    const enum conv_border border = border_of<BORDERS>(f);
     bool outside = row < 0 || x < 0 || x >= plane.width;
     if (outside && border == CONV_BORDER_CONSTANT)
         *to = repeat_sample((Sample)f.border_value);
@@ -110,22 +115,22 @@ __device__ static inline void ask_chunk(uint4 *to, int x, int row, const struct 
         for (int w = 0; w < 4; w++)
             __pipeline_memcpy_async((uint32_t *)to + w, from + 4 * w, 4);
     else
-        load_chunk<Sample, REPEATS>(to, x, row, plane, f);
+        load_chunk<Sample, BORDERS>(to, x, row, plane, f);
 }
 
 // Asks for the rows of a stage from y on. Each warp has some of them copied by the bulk copy
 // engine.
-template <typename Sample, int ROWS, bool REPEATS>
+template <typename Sample, int ROWS, enum borders BORDERS>
 __device__ static inline void ask(uint8_t *stage, uint64_t *full, int y, const struct part &part,
                                   const struct conv_stencil_plane &plane,
                                   const struct decimated_filter &f)
 {
     auto row_of = [&](int row) {
-        return conv_border_index(border_of<REPEATS>(f), y + row, plane.height);
+        return conv_border_index(border_of<BORDERS>(f), y + row, plane.height);
     };
     if (y < part.end && !part.bytes) {
         take_chunks<ROWS>(part, [&](int row, int chunk) {
-            ask_chunk<Sample, REPEATS>((uint4 *)(stage + row * f.pitch) + chunk,
+            ask_chunk<Sample, BORDERS>((uint4 *)(stage + row * f.pitch) + chunk,
                                        part.x + chunk * (16 / (int)sizeof(Sample)), row_of(row),
                                        part, plane, f);
         });
@@ -175,13 +180,23 @@ __device__ static inline void wait_for(uint64_t *full, uint32_t parity, bool bul
         __pipeline_wait_prior(MOST_STAGES - 2);
 }
 
+// 4 * WORDS bytes at any address.
+template <int WORDS> __device__ static inline void load_any(uint32_t *to, const uint8_t *from)
+{
+    uint32_t skip = (uint32_t)((uintptr_t)from % 4);
+    const uint32_t *words = (const uint32_t *)(from - skip);
+#pragma unroll
+    for (int k = 0; k < WORDS; k++)
+        to[k] = __funnelshift_r(words[k], words[k + 1], 8 * skip);
+}
+
 // Fills the samples of a stage that are outside the plane.
-template <typename Sample, int ROWS, bool REPEATS>
+template <typename Sample, int ROWS, enum borders BORDERS>
 __device__ static inline void fill_outside(uint8_t *stage, const struct part &part, int width,
                                            const struct decimated_filter &f)
 {
     constexpr int COUNT = 16 / (int)sizeof(Sample);
-    const enum conv_border border = border_of<REPEATS>(f);
+    const enum conv_border border = border_of<BORDERS>(f);
     int left = min(max(-part.x, 0) / COUNT, part.chunks);
     int inside = min(max(width - part.x, 0) / COUNT, part.chunks);
     int outside = left + part.chunks - max(inside, left);
@@ -198,6 +213,14 @@ __device__ static inline void fill_outside(uint8_t *stage, const struct part &pa
             *(uint4 *)(samples + x) = repeat_sample(value);
             continue;
         }
+        if (BORDERS == MIRRORED && mirrored && (x + COUNT <= 0 || x >= width)) {
+            uint32_t words[4], order = COUNT == 16 ? 0x0123 : 0x1032;
+            load_any<4>(words, (const uint8_t *)(samples + near - COUNT + 1));
+            *(uint4 *)(samples + x) =
+                make_uint4(__byte_perm(words[3], 0, order), __byte_perm(words[2], 0, order),
+                           __byte_perm(words[1], 0, order), __byte_perm(words[0], 0, order));
+            continue;
+        }
         for (int k = 0; k < COUNT; k++) {
             int from = mirrored ? near - k : conv_border_index(border, x + k, width);
             if (x + k < 0 || x + k >= width)
@@ -206,23 +229,39 @@ __device__ static inline void fill_outside(uint8_t *stage, const struct part &pa
     }
 }
 
-// Whether fill_outside can fill the part's samples that are outside, and what a bulk copy brings: a
-// row's samples, or those inside.
-template <typename Sample, bool REPEATS>
+// Where the part's samples are. A part outside the plane has those that the border mirrors, in the
+// order in which they lie there: weights are the same from left to right and from right to left.
+// Else sets whether fill_outside can fill the samples that are outside, and what a bulk copy
+// brings: a row's samples, or those inside.
+template <typename Sample, enum borders BORDERS>
 __device__ static inline void place_columns(struct part *part,
                                             const struct conv_stencil_plane &plane,
                                             const struct decimated_filter &f)
 {
-    const enum conv_border border = border_of<REPEATS>(f);
-    int size = (int)sizeof(Sample), width = plane.width, end = part->x + part->chunks * 16 / size;
-    int first = max(part->x, 0), last = min(end, width); // inside
+    constexpr int COUNT = 16 / (int)sizeof(Sample);
+    const enum conv_border border = border_of<BORDERS>(f);
+    int pixels = (part->strips * STRIP + 3) * f.step; // the first one has no weight
+    part->x = part->strip * STRIP * f.step;
+    part->shift = part->flip = 0;
+    int near = conv_border_index(border, part->x + 1, plane.width);
+    int far = conv_border_index(border, part->x + pixels - 1, plane.width);
     bool aligned = has_words<uint4>(plane.src, plane.src_stride);
+    bool elsewhere = BORDERS == MIRRORED && aligned && abs(far - near) == pixels - 2 &&
+                     near != part->x + 1 && min(near, far) > 0;
+    if (elsewhere) {
+        part->shift = (min(near, far) - 1) % COUNT;
+        part->x = min(near, far) - 1 - part->shift;
+        part->flip = near > far ? STRIP - 1 : 0;
+    }
+    part->chunks = (part->shift + pixels - 1) / COUNT + 1;
+    int width = plane.width, end = part->x + part->chunks * COUNT;
+    int first = max(part->x, 0), last = min(end, width); // inside
     bool mirrors = (part->x >= 0 || last == width || -part->x < last) &&
                    (end <= width || first == 0 || 2 * width - 1 - end >= first);
     if (border == CONV_BORDER_WRAP)
         mirrors = last - first == width;
-    part->fills = aligned && first < last && border != CONV_BORDER_CONSTANT &&
-                  (border == CONV_BORDER_REPLICATE || mirrors);
+    part->fills = elsewhere || (aligned && first < last && border != CONV_BORDER_CONSTANT &&
+                                (border == CONV_BORDER_REPLICATE || mirrors));
     part->skipped = part->bytes = 0;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     // With constant samples where all rows are inside; else chunks are written one by one.
@@ -231,8 +270,8 @@ __device__ static inline void place_columns(struct part *part,
     if (aligned && rows && first < last &&
         (last - first == end - part->x || part->fills || constant)) {
         part->fills = part->fills || constant;
-        part->skipped = (first - part->x) * size;
-        part->bytes = ((last - first) * size + 15) & -16;
+        part->skipped = (first - part->x) * (int)sizeof(Sample);
+        part->bytes = ((last - first) * (int)sizeof(Sample) + 15) & -16;
     }
 #endif
 }

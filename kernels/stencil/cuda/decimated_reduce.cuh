@@ -153,9 +153,10 @@ __device__ static inline void add_block(int32_t (*sums)[bytes_of<Sample>::PARTS]
 // A warp's strip of a part. Where a block has few strips, several warps share each: they multiply
 // different segments, and the first one gets all sums.
 struct strip {
-    int x, column;             // of its first pixel, and its first coarse sample
+    int x, column, flip;       // of its first pixel, and its first coarse sample; see struct part
     int segment, last_segment; // those of the warp that coarse samples of the plane depend on
     int share, shares;         // of the warps of a strip; others only load
+    int shift;                 // see struct part
 };
 
 // Stores the sums of those of the coarse rows after `done` up to `end` that have more pixels in the
@@ -176,7 +177,7 @@ __device__ static inline void store_seams(const int32_t (*sums)[bytes_of<Sample>
             grid.seams + (int64_t)((2 * part.row + 1) * SEAM_ROWS + row) * grid.coarse_width;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int column = s.column + 8 * (i / 2) + lane % 4 * 2 + i % 2;
+            int column = s.column + ((8 * (i / 2) + lane % 4 * 2 + i % 2) ^ s.flip);
             uint64_t sum = 0;
 #pragma unroll
             for (int p = bytes_of<Sample>::PARTS - 1; p >= 0; p--)
@@ -209,7 +210,7 @@ store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct part &p
             grid.coarse + (uint64_t)(uint32_t)(m + 1 + pad) * (uint32_t)grid.coarse_pitch;
 #pragma unroll
         for (int n = 0; n < 2; n++) {
-            int column = s.column + 8 * n + lane % 4 * 2;
+            int column = s.column + ((8 * n + lane % 4 * 2) ^ (s.flip & -2));
             uint32_t both[2] = {};
 #pragma unroll
             for (int k = 0; k < 2; k++)
@@ -221,13 +222,13 @@ store_complete(int32_t (*sums)[bytes_of<Sample>::PARTS][4], const struct part &p
                 }
             // Even, as pad is odd. Rows are longer than their samples, to a multiple of 8.
             if (stored && column >= 0 && column < grid.coarse_width)
-                *(uint32_t *)&to[column] = __byte_perm(both[0], both[1], 0x5410);
+                *(uint32_t *)&to[column] = __byte_perm(both[0], both[1], s.flip ? 0x1054 : 0x5410);
         }
     }
 }
 
 // Rows of a strip and a stage from `from` on, times weights of coarse columns.
-template <typename Sample, int GROUPS>
+template <typename Sample, int GROUPS, enum borders BORDERS>
 __device__ static inline void reduce_rows(int32_t (*row_sums)[bytes_of<Sample>::ROW_PARTS][4],
                                           const uint8_t *from, const struct strip &s,
                                           const uint4 *tables, const struct decimated_filter &f)
@@ -239,9 +240,11 @@ __device__ static inline void reduce_rows(int32_t (*row_sums)[bytes_of<Sample>::
         uint4 rows[GROUPS];
 #pragma unroll
         for (int q = 0; q < GROUPS; q++) {
-            const uint8_t *row = from + 8 * q * f.pitch + i * SEGMENT;
-            if (half)
-                *(uint2 *)&rows[q] = *(const uint2 *)(row - lane % 4 * 8);
+            const uint8_t *row = from + 8 * q * f.pitch + i * SEGMENT - (half ? lane % 4 * 8 : 0);
+            if (BORDERS == MIRRORED && s.shift)
+                load_any<4>(&rows[q].x, row);
+            else if (half)
+                *(uint2 *)&rows[q] = *(const uint2 *)row;
             else
                 rows[q] = *(const uint4 *)row;
         }
@@ -273,7 +276,7 @@ __device__ static inline void collect_sums(int32_t (*sums)[bytes_of<Sample>::PAR
 }
 
 // STAGES of GROUPS groups of 8 rows each make a second product.
-template <typename Sample, int GROUPS, int STAGES, bool SHARES, bool REPEATS>
+template <typename Sample, int GROUPS, int STAGES, bool SHARES, enum borders BORDERS>
 __device__ static inline void
 reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64_t *full,
             uint32_t *parities, const struct part &part, const struct strip &s,
@@ -290,7 +293,8 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
     phase += phase < 0 ? f.phases : 0;
     int done = floor_div(part.y, f.step), rest = part.y - done * f.step, end = done;
     int until = f.store_blocks, stage = 0, asked = f.stages - 1;
-    bool fills = part.fills && (part.x < 0 || part.x + part.chunks * bytes::SAMPLES > plane.width);
+    bool fills = part.fills && !part.shift &&
+                 (part.x < 0 || part.x + part.chunks * bytes::SAMPLES > plane.width);
     for (int y = part.y; y < part.end; y += f.block_rows) {
         int32_t row_sums[ROW_GROUPS][bytes::ROW_PARTS][4] = {};
 #pragma unroll
@@ -301,13 +305,13 @@ reduce_part(const uint4 *tables, uint8_t *ring, uint32_t (*shared)[WARP], uint64
             if (fills && !bulk)
                 __syncthreads(); // samples of other threads
             if (fills)
-                fill_outside<Sample, ROWS, REPEATS>(ring + stage * size, part, plane.width, f);
+                fill_outside<Sample, ROWS, BORDERS>(ring + stage * size, part, plane.width, f);
             __syncthreads(); // samples of other threads; all have read those of the stage before
-            ask<Sample, ROWS, REPEATS>(ring + asked * size, &full[asked],
+            ask<Sample, ROWS, BORDERS>(ring + asked * size, &full[asked],
                                        y + (k + f.stages - 1) * ROWS, part, plane, f);
             if (s.segment <= s.last_segment)
-                reduce_rows<Sample, GROUPS>(row_sums + k * GROUPS, ring + stage * size + at, s,
-                                            tables, f);
+                reduce_rows<Sample, GROUPS, BORDERS>(row_sums + k * GROUPS,
+                                                     ring + stage * size + at, s, tables, f);
             stage = stage == f.stages - 1 ? 0 : stage + 1;
             asked = asked == f.stages - 1 ? 0 : asked + 1;
         }
@@ -345,6 +349,28 @@ __host__ __device__ static inline int first_strip(int pad)
 __host__ __device__ static inline int count_strips(int pad, int width)
 {
     return floor_div(width - 2 - pad - 2, STRIP) - first_strip(pad) + 1;
+}
+
+// How many blocks have a row of strips, which are all left of the plane, partly in it, or all right
+// of it. Sets the strips of block `at` if there is one.
+__host__ __device__ static inline int divide_strips(int *strip, int *strips, int at, int width,
+                                                    int coarse_width,
+                                                    const struct decimated_filter &f)
+{
+    int begin = first_strip(f.pad), end = begin + count_strips(f.pad, coarse_width), blocks = 0;
+    bool apart = f.border == CONV_BORDER_REFLECT || f.border == CONV_BORDER_REFLECT101;
+    const int ends[3] = {apart ? -1 : begin,
+                         apart ? min(end, (width - 2) / (STRIP * f.step) + 1) : end, end};
+    for (int k = 0; k < 3; k++) {
+        int all = ends[k] - begin, own = (all - 1 + f.strips) / f.strips, block = at - blocks;
+        if (block >= 0 && block < own) {
+            *strip = begin + all * block / own; // about as many in each block
+            *strips = begin + all * (block + 1) / own - *strip;
+        }
+        blocks += own;
+        begin = ends[k];
+    }
+    return blocks;
 }
 
 __host__ __device__ static inline int count_rows(const struct decimated_filter &f,
@@ -397,7 +423,7 @@ static __global__ void __launch_bounds__(THREADS)
 // Blocks have parts from left to right and from top to bottom, and each warp a strip of these, or,
 // if it SHARES one, some of its segments.
 // Shared: the tables, sums of strips and a ring of stages.
-template <typename Sample, int GROUPS, int STAGES, bool REPEATS, bool SHARES = false>
+template <typename Sample, int GROUPS, int STAGES, enum borders BORDERS, bool SHARES = false>
 static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample))
     reduce_bytes(const __grid_constant__ struct decimated_filter f)
 {
@@ -413,7 +439,8 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
     int shared_rows = SHARES ? f.strips * STRIP_SUMS(Sample) : 0;
     uint8_t *ring = (uint8_t *)(shared + shared_rows);
     int warp = (int)threadIdx.x / WARP, step = f.step;
-    int strips = count_strips(f.pad, grid.coarse_width), across = (strips - 1) / f.strips + 1;
+    struct part part;
+    int across = divide_strips(&part.strip, &part.strips, -1, plane.width, grid.coarse_width, f);
     int items = across * ((count_rows(f, grid.coarse_height) - 1) / f.part_rows + 1);
     for (int i = (int)threadIdx.x; i < shared_rows * WARP; i += REDUCE_THREADS)
         ((uint32_t *)shared)[i] = 0;
@@ -427,20 +454,15 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
     __syncthreads(); // barriers are initialised
 #endif
     for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
-        struct part part;
-        int column = item % across;
-        part.strip = strips * column / across; // about as many in each block
-        part.strips = strips * (column + 1) / across - part.strip;
-        part.x = (first_strip(f.pad) + part.strip) * STRIP * step;
-        part.chunks = ((part.strips * STRIP + 3) * step * bytes::COUNT - 1) / 16 + 1;
+        divide_strips(&part.strip, &part.strips, item % across, plane.width, grid.coarse_width, f);
         part.row = item / across;
         place_rows(&part, grid.coarse_height, f);
-        place_columns<Sample, REPEATS>(&part, plane, f);
+        place_columns<Sample, BORDERS>(&part, plane, f);
         if (item == (int)blockIdx.x)
             ask_tables(tables, f.tables->reduce,
                        (f.segments * bytes::PRODUCTS + f.phases) * TABLE_CELLS);
         for (int k = 0; k < f.stages - 1; k++)
-            ask<Sample, ROWS, REPEATS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part,
+            ask<Sample, ROWS, BORDERS>(ring + k * ROWS * f.pitch, &full[k], part.y + k * ROWS, part,
                                        plane, f);
         if (item == (int)blockIdx.x)
             start_next_kernel();
@@ -448,16 +470,23 @@ static __global__ void __launch_bounds__(REDUCE_THREADS, REDUCING_BLOCKS(Sample)
         s.shares = SHARES ? REDUCE_THREADS / WARP / part.strips : 1;
         s.share = warp / part.strips;
         int strip = warp - s.share * part.strips;
-        int place = (first_strip(f.pad) + part.strip + strip) * STRIP + 2; // of the first column
+        int place = (part.strip + strip) * STRIP + 2; // of the first column
         int left = max(-1 - f.pad - place, 0);
         int right = min(grid.coarse_width - 2 - f.pad - place, STRIP - 1);
+        if (part.flip) {
+            int last = STRIP - 1 - left;
+            left = STRIP - 1 - right;
+            right = last;
+        }
         int first = (left * step + 1) * bytes::COUNT / SEGMENT;
         int segments = ((right + 4) * step - 1) * bytes::COUNT / SEGMENT + 1 - first;
-        s.x = part.x + strip * STRIP * step;
+        s.flip = part.flip;
+        s.shift = part.shift;
+        s.x = part.x + part.shift + (part.flip ? part.strips - 1 - strip : strip) * STRIP * step;
         s.column = s.share == 0 ? place + 1 + f.pad : grid.coarse_width;
         s.segment = first + segments * s.share / s.shares;
         s.last_segment = s.share < s.shares ? first + segments * (s.share + 1) / s.shares - 1 : -1;
-        reduce_part<Sample, GROUPS, STAGES, SHARES, REPEATS>(
+        reduce_part<Sample, GROUPS, STAGES, SHARES, BORDERS>(
             tables, ring, shared + strip * STRIP_SUMS(Sample), full, &parities, part, s, plane,
             grid, f);
     }
