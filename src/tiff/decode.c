@@ -180,7 +180,7 @@ static enum conv_status find_bands(TIFF *tif, struct layout *layout, struct conv
         rows = layout->rows;
         if (across == 0 || rows == 0 || across % 16 != 0 || rows % 16 != 0 ||
             (across > MOST_TILE_SIDE && across - 15 > width) ||
-            (rows > MOST_TILE_SIDE && rows - 15 > layout->height) || row * rows > SIZE_MAX / 64)
+            (rows > MOST_TILE_SIDE && rows - 15 > layout->height) || rows > INT32_MAX / row)
             return conv_err_format(err, "bad header: tiles of %u x %u pixels", (unsigned)across,
                                    (unsigned)rows);
         width = (width + across - 1) / across * across;

@@ -181,7 +181,7 @@ static int strip_rows(const struct conv_image *shape)
 
 static int strip_count(const struct conv_image *shape)
 {
-    return (shape->height + strip_rows(shape) - 1) / strip_rows(shape);
+    return (shape->height - 1) / strip_rows(shape) + 1;
 }
 
 // For a strip that is compressed. LZW expands noise by half, PackBits a row by up to a third and a
@@ -365,7 +365,7 @@ static enum conv_status encode(struct conv_codec *codec, const struct conv_image
                         .mode = big ? "wb" : "wl",
                         .room = strip_room(src, compression),
                         .first = from / rows,
-                        .end = (to + rows - 1) / rows};
+                        .end = (to - 1) / rows + 1};
     size_t count = (size_t)(work.end - work.first);
     if (!conv_buffer_reserve(&codec->file, count * work.room) ||
         !conv_buffer_reserve(&own->places, strips * 2 * sizeof(uint64_t)))

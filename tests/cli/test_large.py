@@ -26,15 +26,11 @@ def samples(depth=8, channels=3, width=WIDTH):
     return planes.astype(np.uint8) if depth == 8 else (planes * 257).astype(">u2")
 
 
-def stream_of(image):
-    rows = image.reshape(HEIGHT, -1).view(np.uint8)
-    return np.concatenate([np.zeros((HEIGHT, 1), np.uint8), rows], axis=1).tobytes()
-
-
 def write(path, image, damage=False):
     kind = {1: png.GRAY, 2: png.GRAY_ALPHA, 3: png.RGB, 4: png.RGBA}[image.shape[2]]
     head = b"".join(n.to_bytes(4, "big") for n in (image.shape[1], HEIGHT)) + bytes((8 * image.itemsize, kind, 0, 0, 0))
-    stream = bytearray(zlib.compress(stream_of(image), 1))
+    rows = np.concatenate([np.zeros((HEIGHT, 1), np.uint8), image.reshape(HEIGHT, -1).view(np.uint8)], axis=1)
+    stream = bytearray(zlib.compress(rows.tobytes(), 1))
     stream[-1] ^= damage
     path.write_bytes(png.SIGNATURE + png.chunk(b"IHDR", head) +
                      b"".join(png.chunk(b"IDAT", bytes(stream[at:at + 50000])) for at in range(0, len(stream), 50000)) +

@@ -332,6 +332,9 @@ def refused():
     gray, colors, four = samples(1), samples(3), samples(4)
     good = tiff.make(colors, rows=4, compression=tiff.DEFLATE, predictor=2)
     plain = tiff.make(gray, rows=4)
+    # Sums of rows were beyond 32 bits: a tile was written to any address.
+    rows, size = (tiff.LONG, [2147483640]), (tiff.LONG, [9 << 20])
+    tall, tile = {256: (tiff.LONG, [1]), 257: rows}, {323: (tiff.LONG, [1 << 31]), 324: (tiff.LONG, [8]), 325: size}
     return {
         "cmyk": (tiff.make(four, photometric=5, drop=(338,)), "CMYK TIFF"),
         "lab": (tiff.make(colors, photometric=8), "CIELAB"),
@@ -352,6 +355,8 @@ def refused():
         "tall": (tiff.make(gray, compression=tiff.DEFLATE, tags={257: (tiff.LONG, [100000]), 278: (tiff.LONG, [100000])}), ""),
         "tile": (tiff.make(gray, tile=(16, 16), tags={322: (tiff.LONG, [1 << 30]), 323: (tiff.LONG, [1 << 30])}), ""),
         "tall tile": (tiff.make(gray, tile=(16, 16), tags={323: (tiff.LONG, [67108880])}), ""),
+        "tallest": (tiff.make(gray, compression=tiff.DEFLATE, tags={**tall, 278: rows, 279: size}) + bytes(9 << 20), "damaged image"),
+        "tallest tile": (tiff.make(gray, compression=tiff.DEFLATE, tile=(16, 16), tags={**tall, **tile}) + bytes(9 << 20), "bad header: tiles"),
         "overlap": (tiff.make(gray, rows=4, tags={273: (tiff.LONG, [8] * 10), 279: (tiff.LONG, [4096] * 10)}), ""),
         "sparse": (tiff.make(gray, rows=37, tags={279: (tiff.LONG, [0])}), ""),
         "no sizes": (tiff.make(gray, rows=37, drop=(279,)), ""),
@@ -369,7 +374,7 @@ def test_refused(box):
     for name, (data, _) in files.items():
         write(f"in/{name}.tif", data)
     write("in/good.tif", tiff.make(samples(1)))
-    err = run("identity", "in", "out", code=1).err
+    err = run("identity", "--max-pixels=4G", "in", "out", code=1).err
     lines = err.splitlines()
     for name, (_, cause) in files.items():
         assert any(line.startswith(f"conv: in/{name}.tif: ") and cause in line for line in lines), f"{name}: {err}"

@@ -41,11 +41,6 @@ def test_what_goes_to_standard_output_is_whole(box):
     assert pipe_faulty(NEVER, (box / "in" / "7.png").read_bytes()) == want_of(box)["7.png"]
 
 
-def start_with_names(box, faults, *args):
-    return subprocess.Popen([FAULTY, CHAIN, "--device=all", *SMALL, *SHOWN, *args, "--files-from=-", "in", "out"],
-                            env=with_devices(faults), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def feed(process, box, names):
     """Writes names into the pipe and waits for their outputs."""
     process.stdin.write("".join(f"{name}\n" for name in names))
@@ -57,7 +52,8 @@ def filter_in_two_parts(box, faults, *args):
     """Images while devices wait at the gate, and the others once these wait for images. Returns the exit code and the messages."""
     os.mkfifo("gate")
     names = tree("in")
-    process = start_with_names(box, faults, *args)
+    process = subprocess.Popen([FAULTY, CHAIN, "--device=all", *SMALL, *SHOWN, *args, "--files-from=-", "in", "out"],
+                               env=with_devices(faults), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until_idle(process)  # the other devices are open
     feed(process, box, names[:20])
     with open("gate", "wb"):
