@@ -156,11 +156,6 @@ def random_user(rng):
 
 # --- replaced files -------------------------------------------------------------------------------
 
-def expect_refused(rng, user, path):
-    """Whether the user may not write to the file, or its mode allows that to no one."""
-    return os.stat(path).st_mode & 0o222 == 0 or (user is not None and (path, user, "w") not in opened([path], [user]))
-
-
 @rounds
 @pytest.mark.parametrize("way", ("in place", "existing output"))
 def test_a_replaced_file_gives_no_user_more(work, way, seed):
@@ -171,7 +166,7 @@ def test_a_replaced_file_gives_no_user_more(work, way, seed):
     for path in paths:
         make_file(rng, path)
     before, owners = opened(paths), {path: access(path) for path in paths}
-    refused = {path for path in paths if expect_refused(rng, user, path)}
+    refused = {path for path in paths if os.stat(path).st_mode & 0o222 == 0 or (user is not None and (path, user, "w") not in opened([path], [user]))}
     unreadable = {path for path in paths if user and way == "in place" and (path, user, "r") not in before}
     args = ["--force"] if force else []
     if way == "in place":

@@ -80,10 +80,6 @@ def run_all(archives, ending):
     return found, said
 
 
-def is_named(name, said):
-    return any(line.startswith(name + b": ") or line.startswith(name + b"/: ") for line in said)
-
-
 def compare(judges, found, said, may_end):
     """None, or what is wrong."""
     whole = [line for line in said if line.startswith(b" ")]
@@ -95,7 +91,7 @@ def compare(judges, found, said, may_end):
             continue
         if name in found and found[name] != data:
             return f"{name} has other bytes"
-        if name not in found and not is_named(name, said) and not whole:
+        if name not in found and not any(line.startswith((name + b": ", name + b"/: ")) for line in said) and not whole:
             return f"{name} is missing"
     for name, data in found.items():
         if not any(judge.get(name) == data for judge in judges) and not said:

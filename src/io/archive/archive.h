@@ -169,8 +169,8 @@ extern const struct conv_archive_format conv_archive_images;
 
 // True if an image begins at the position of the input, which is not mapped, and another follows
 // it. Reads all of the first one, unless it is larger than the memory for it, then false, or has
-// more pixels than `max_pixels` (0: any number), then true: others may follow.
-bool conv_archive_images_follow(struct conv_archive_input *input, uint64_t max_pixels);
+// more pixels than input->max_pixels, then true: others may follow.
+bool conv_archive_images_follow(struct conv_archive_input *input);
 
 // Reads zip and 7-Zip by libarchive. As conv_archive_format.read.
 enum conv_status conv_libarchive_read(struct conv_archive_reader **reader,

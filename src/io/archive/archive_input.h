@@ -29,9 +29,10 @@ struct conv_archive_input {
     // Of an input that is not mapped: buffer[first..end) is read and not yet handed out.
     uint8_t *buffer;
     size_t first, end, capacity;
-    size_t most; // capacity that conv_archive_input_look may take; 0: a default
-    size_t step; // bytes that are read into the buffer at a time at most; 0: what fits
-    bool over;   // the end was read
+    size_t most;         // capacity that conv_archive_input_look may take; 0: a default
+    uint64_t max_pixels; // images of more are not read further than that shows; 0: they are
+    size_t step;         // bytes that are read into the buffer at a time at most; 0: what fits
+    bool over;           // the end was read
 };
 
 // Opens a file or a pipe; "-" is standard input, which stays open. `may_map`: false to read even

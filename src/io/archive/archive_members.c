@@ -100,14 +100,10 @@ const uint8_t *conv_item_streamed(const struct conv_item *item)
 
 // --- their names ---------------------------------------------------------------------------------
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 static bool is_drive(const char *path)
 {
-    return is_letter(path[0]) && path[1] == ':' &&
+    int letter = path[0] | 0x20; // in lower case
+    return letter >= 'a' && letter <= 'z' && path[1] == ':' &&
            (path[2] == '\0' || path[2] == '/' || path[2] == '\\');
 }
 

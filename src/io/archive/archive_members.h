@@ -51,7 +51,6 @@ struct conv_archive_unit {
     atomic_size_t *held;                 // conv_archive_source.held
     struct conv_archive_buffers buffers; // of the contents that are read
     int target;                          // number of the archive that the members are written to
-    uint64_t max_pixels;                 // as of struct conv_archive_settings
 };
 
 struct conv_archive_body {

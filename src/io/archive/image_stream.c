@@ -22,7 +22,7 @@ struct conv_image_stream {
     struct conv_archive_input *input;
     uint64_t number; // of the current image, from 1 on
     uint64_t size;   // of the current image
-    uint64_t left;   // bytes of it that were not handed out
+    uint64_t left;   // bytes of it that were not handed out; UINT64_MAX: all, `size` is unknown
     char name[48];
 };
 
@@ -58,9 +58,9 @@ static enum conv_status recognise(struct conv_archive_input *input, uint64_t ski
 
 // Sets *size to the bytes of the image at the position; UINT64_MAX: all that follows belongs to it,
 // or the end cannot be known. CONV_ERR_FORMAT: it is no image, or so damaged that nothing says
-// where it ends; CONV_ERR_LIMIT.
+// where it ends; CONV_ERR_LIMIT, also of more pixels than `most` (0: any number).
 static enum conv_status measure(struct conv_archive_input *input, const struct conv_format **format,
-                                uint64_t *size, struct conv_err *err)
+                                uint64_t most, uint64_t *size, struct conv_err *err)
 {
     size_t at = 0;
     uint64_t least = LEAST_IMAGE;
@@ -70,6 +70,8 @@ static enum conv_status measure(struct conv_archive_input *input, const struct c
         ssize_t got = look(input, 0, least, &data, err);
         if (got < 0)
             return err->status;
+        if (most && conv_image_reader_check_head(data, (size_t)got, most, err))
+            return CONV_ERR_LIMIT;
         *size = UINT64_MAX;
         if (!(*format)->extent || (*format)->extent(data, (size_t)got, &at, size))
             return CONV_OK;
@@ -84,17 +86,21 @@ static enum conv_status measure(struct conv_archive_input *input, const struct c
     return status;
 }
 
-bool conv_archive_images_follow(struct conv_archive_input *input, uint64_t max_pixels)
+static bool has_too_many_pixels(const struct conv_err *err)
+{
+    return err->status == CONV_ERR_LIMIT && err->hint == CONV_HINT_MAX_PIXELS;
+}
+
+bool conv_archive_images_follow(struct conv_archive_input *input)
 {
     const struct conv_format *format;
     const uint8_t *data;
     uint64_t size;
     ssize_t got;
     struct conv_err ignored; // reading reports it again
-    got = max_pixels ? look(input, 0, LEAST_IMAGE, &data, &ignored) : 0;
-    if (got > 0 && conv_image_reader_check_head(data, (size_t)got, max_pixels, &ignored))
-        return true;
-    if (measure(input, &format, &size, &ignored) || size == UINT64_MAX)
+    if (measure(input, &format, input->max_pixels, &size, &ignored))
+        return has_too_many_pixels(&ignored);
+    if (size == UINT64_MAX)
         return false;
     while ((got = look(input, size, 1, &data, &ignored)) > 0 && is_padding(*data))
         size++;
@@ -118,6 +124,8 @@ static enum conv_archive_step next(struct conv_archive_reader *base,
     const struct conv_format *format;
     const uint8_t *data;
     ssize_t got = 1;
+    if (reader->left == UINT64_MAX && measure(input, &format, 0, &reader->left, err))
+        return fail(reader, err);
     if (conv_archive_input_skip(input, reader->left, err) < 0)
         return CONV_ARCHIVE_DAMAGED;
     while ((got = conv_archive_input_peek(input, &data, 1, err)) > 0 && is_padding(*data))
@@ -125,13 +133,15 @@ static enum conv_archive_step next(struct conv_archive_reader *base,
     if (got <= 0)
         return got < 0 ? CONV_ARCHIVE_DAMAGED : CONV_ARCHIVE_END;
     reader->number++;
-    if (measure(input, &format, &reader->size, err))
+    enum conv_status status = measure(input, &format, input->max_pixels, &reader->size, err);
+    bool refused = status && has_too_many_pixels(err);
+    if (status && !refused)
         return fail(reader, err);
-    if (reader->size == UINT64_MAX) {
+    if (!status && reader->size == UINT64_MAX) {
         conv_err_unsupported(err, "a %s whose end only the end of the input shows", format->name);
         return fail(reader, err);
     }
-    reader->left = reader->size;
+    reader->left = refused ? UINT64_MAX : reader->size;
     snprintf(reader->name, sizeof reader->name, "stdin-%06" PRIu64 "%s", reader->number,
              format->extension);
     *member = (struct conv_archive_member){
@@ -144,7 +154,7 @@ static enum conv_archive_step next(struct conv_archive_reader *base,
         .uname = "",
         .gname = "",
     };
-    return CONV_ARCHIVE_MEMBER;
+    return refused ? CONV_ARCHIVE_BAD : CONV_ARCHIVE_MEMBER;
 }
 
 static ssize_t read_image(struct conv_archive_reader *base, void *data, size_t size,

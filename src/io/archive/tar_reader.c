@@ -279,11 +279,6 @@ static uint64_t parse_size(struct tar_reader *tar)
 
 // --- headers about the next member ---------------------------------------------------------------
 
-static bool is_about_next(char type)
-{
-    return type == 'L' || type == 'K' || type == 'x' || type == 'g' || type == 'X';
-}
-
 // Reads a header of type 'x', 'X', 'g', 'L' or 'K'.
 static enum conv_status read_about(struct tar_reader *tar, char type, struct conv_err *err)
 {
@@ -386,12 +381,6 @@ static enum conv_archive_step set_kind(struct tar_reader *tar, struct conv_archi
     return CONV_ARCHIVE_MEMBER;
 }
 
-// With a mapped archive it is known at once whether the content is complete.
-static bool is_cut_off(const struct tar_reader *tar)
-{
-    return tar->input->map && tar->left > tar->input->size - tar->input->at;
-}
-
 static void drop_slash(struct tar_reader *tar, struct conv_archive_member *member)
 {
     size_t length = strlen(member->name);
@@ -430,7 +419,7 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
         if (end)
             return CONV_ARCHIVE_END;
         char type = tar->header.type;
-        if (is_about_next(type)) {
+        if (type && strchr("LKxgX", type)) {
             if (read_about(tar, type, err))
                 return damaged(tar);
             if (!tar->global.bad.status)
@@ -453,7 +442,8 @@ static enum conv_archive_step next(struct conv_archive_reader *reader,
         enum conv_archive_step step = set_kind(tar, member, err);
         if (type == 'V') // a label
             continue;
-        if (is_cut_off(tar)) {
+        // With a mapped archive it is known at once whether the content is complete.
+        if (tar->input->map && tar->left > tar->input->size - tar->input->at) {
             refuse_end(tar, "inside a member", err);
             return damaged(tar);
         }

@@ -87,11 +87,13 @@ static enum conv_status check_pixels(const struct conv_image *shape, uint64_t li
 enum conv_status conv_image_reader_check_head(const uint8_t *data, size_t size,
                                               uint64_t pixel_limit, struct conv_err *err)
 {
-    struct conv_image_header header;
-    struct conv_err ignored; // of a header that is not all there; else reading reports it again
-    return conv_formats_find(data, size)->probe(data, size, &header, &ignored)
-               ? CONV_OK
-               : check_pixels(&header.shape, pixel_limit, err);
+    struct conv_image_header header = {0};
+    struct conv_err ignored; // of what is not all there; else reading reports it again
+    size = size < HEAD_MOST ? size : HEAD_MOST;
+    (void)conv_formats_find(data, size)->probe(data, size, &header, &ignored);
+    return header.shape.width > 0 && header.shape.height > 0
+               ? check_pixels(&header.shape, pixel_limit, err)
+               : CONV_OK;
 }
 
 static enum conv_status read_open(const struct conv_file_read *how, const struct conv_item *item,

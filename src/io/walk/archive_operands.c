@@ -47,7 +47,8 @@ static bool has_images(struct conv_archive_operands *archives, const struct conv
             return false;
     }
     archives->standard.most = archives->settings.most_ahead;
-    return conv_archive_images_follow(&archives->standard, archives->settings.max_pixels);
+    archives->standard.max_pixels = archives->settings.max_pixels;
+    return conv_archive_images_follow(&archives->standard);
 }
 
 static enum conv_status look_at_standard(struct conv_archive_operands *archives, int i,

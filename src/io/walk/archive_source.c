@@ -43,7 +43,7 @@ static bool identify(const struct conv_item *item, struct stat *info)
 static enum conv_status check_head(const struct conv_item *item, const uint8_t *data,
                                    struct conv_err *err)
 {
-    uint64_t most = item->body->unit->max_pixels;
+    uint64_t most = item->body->unit->input.max_pixels;
     return most && !item->is_copy ? conv_image_reader_check_head(data, HEAD_BYTES, most, err)
                                   : CONV_OK;
 }
@@ -379,6 +379,7 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     }
     unit->input = *input;
     unit->input.most = source->most;
+    unit->input.max_pixels = source->max_pixels;
     conv_archive_buffers_open(&unit->buffers);
     unit->buffers.most = source->spare;
     *input = (struct conv_archive_input){.fd = -1};
@@ -386,7 +387,6 @@ enum conv_status conv_archive_source_begin(struct conv_archive_source *source,
     if (unit->input.is_copy)
         atomic_fetch_add(&source->held, (size_t)unit->input.size);
     unit->target = target;
-    unit->max_pixels = source->max_pixels;
     atomic_init(&unit->uses, 1);
     source->is_broken = source->has_begun = false;
     enum conv_status status =
