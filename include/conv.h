@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /**
  * @file
- * libconv: PNG and JPEG decoding and encoding, image filters, convolution layers and filter banks,
- * on CPU cores and on CUDA devices, with the same bits on both.
+ * libconv: decoding of image files, encoding to PNG and JPEG, image filters, convolution layers and
+ * filter banks, on CPU cores and on CUDA devices, with the same bits on both.
  *
  *     conv_context *context;
  *     conv_filter *filter;
@@ -272,8 +272,8 @@ CONV_API conv_status conv_probe_png(const void *data, size_t size, conv_png_info
 typedef struct conv_decode_options {
     size_t size;      /**< sizeof this struct */
     int32_t planar;   /**< for images that the library lays out: CHW instead of HWC */
-    int32_t channels; /**< 0: as in the file. 1 to 4: gray is repeated, alpha is dropped or opaque;
-                         colour becomes gray with `gray`, else CONV_ERR_UNSUPPORTED */
+    int32_t channels; /**< 0: as in the file. 1 to 4: gray is repeated, alpha is dropped or opaque,
+                         of F32 1; colour becomes gray with `gray`, else CONV_ERR_UNSUPPORTED */
     conv_memory memory; /**< for images that the library allocates */
     conv_sample sample; /**< 0: as in the file. U8: 16 bits become x / 257, rounded; U16: 8 bits
                            become x * 257 */
@@ -292,12 +292,12 @@ typedef enum conv_file_format {
     CONV_FILE_WEBP = 5  /**< WebP */
 } conv_file_format;
 
-/** What the header of a PNG or JPEG file says. */
+/** What the header of a file says. */
 typedef struct conv_image_information {
     int32_t width;           /**< pixels of the decoded image */
     int32_t height;          /**< pixels of the decoded image */
     int32_t channels;        /**< of the decoded image */
-    conv_sample sample;      /**< of the decoded image: U8 or U16 */
+    conv_sample sample;      /**< of the decoded image: U8, U16 or F32 */
     int32_t has_alpha;       /**< of the decoded image */
     conv_file_format format; /**< of the file */
     int32_t orientation;  /**< in its Exif, 1 to 8: 6 is turned by 90 degrees; 1 if it has none */
@@ -308,7 +308,7 @@ typedef struct conv_image_information {
 } conv_image_info;
 
 /** As conv_probe_png for the formats of conv_decode_image; the decoded image is that of decoding
- * with the options. CONV_ERR_FORMAT, CONV_ERR_UNSUPPORTED. Since 1.1. */
+ * with the options. CONV_ERR_FORMAT, CONV_ERR_UNSUPPORTED, CONV_ERR_USAGE. Since 1.1. */
 CONV_API conv_status conv_probe_image(const void *data, size_t size,
                                       const conv_decode_options *options, conv_image_info *info,
                                       char *message);
@@ -344,7 +344,7 @@ CONV_API conv_status conv_decode_png(conv_context *context, const conv_bytes *fi
 CONV_API conv_status conv_decode_jpeg(conv_context *context, const conv_bytes *files, int count,
                                       const conv_decode_options *options, conv_image *images,
                                       conv_item *items, void *stream);
-/** As conv_decode_png, of PNG and JPEG files. Since 1.1. */
+/** As conv_decode_png, of files of all formats. Since 1.1. */
 CONV_API conv_status conv_decode_image(conv_context *context, const conv_bytes *files, int count,
                                        const conv_decode_options *options, conv_image *images,
                                        conv_item *items, void *stream);
@@ -659,8 +659,8 @@ typedef struct conv_folder_options {
 } conv_folder_options;
 
 /**
- * Does what the program's `run` does: filters the PNG and JPEG files of folders (or single files)
- * into a folder, with the context's device and threads. Images in folders are found by the
+ * Does what the program's `run` does: filters the images of folders (or single files) into a
+ * folder, with the context's device and threads. Images in folders are found by the
  * extensions of their names; animations fail.
  *
  * With `archives`, inputs that are archives stand for their members. `output` is an archive if its

@@ -61,7 +61,7 @@ static inline bool conv_layout_can(const struct conv_layout_copy *copy)
 // samples, `to` and `from` are the bytes of one.
 void conv_layout_copy_row(void *dst, int to, int64_t dst_stride, const void *src, int from,
                           int64_t src_stride, int64_t width);
-// Sets samples of 1 or 2 bytes to the largest integer.
+// Sets samples to the largest integer, or floats to 1.
 void conv_layout_fill_row(void *row, int bytes, int64_t stride, int64_t width);
 
 // Queues all copies on `stream`, a cudaStream_t of the calling thread's current device: one launch

@@ -5,6 +5,7 @@ import mmap
 
 import numpy as np
 import pytest
+import tiff
 from conftest import ROOT, every_shape
 
 import conv
@@ -59,13 +60,12 @@ def test_channels_and_types_are_converted(noise):
     gray, deep = noise((6, 7)), noise((6, 7, 3), np.uint16)
     file = conv.encode_png(gray)
     assert np.array_equal(conv.decode_png(file, channels=3), np.repeat(gray[..., None], 3, 2))
+    assert conv.decode_image(tiff.make(np.float32([[[0.5]]])), channels=2).tolist() == [[[0.5, 1]]]  # was undefined
     rgba = conv.decode_png(file, channels=4)
     assert np.array_equal(rgba[..., 0], gray) and (rgba[..., 3] == 255).all()
     assert np.array_equal(conv.decode_png(file, dtype="uint16"), gray.astype(np.uint16) * 257)
     file = conv.encode_png(deep)
-    assert np.array_equal(
-        conv.decode_png(file, dtype=np.uint8), np.floor(deep / 257 + 0.5).astype(np.uint8)
-    )
+    assert np.array_equal(conv.decode_png(file, dtype=np.uint8), np.floor(deep / 257 + 0.5).astype(np.uint8))
     with pytest.raises(conv.PngError) as error:
         conv.decode_png(file, channels=1)
     assert error.value.code == "unsupported"

@@ -81,7 +81,7 @@ static enum conv_status probe_file(struct conv_device_decode *file,
     if (status)
         return status;
     bool floats = header->shape.depth == 32;
-    if (floats && options->sample && options->sample != CONV_SAMPLE_F32)
+    if (floats && options->sample)
         return conv_err_unsupported(err, "float32 samples are not made integers");
     header->orientation =
         options->orient ? conv_format_orientation(file->format, file->data, file->size) : 1;
@@ -205,10 +205,9 @@ static enum conv_status decode_rows(conv_context *context, struct conv_codec *co
 {
     const struct conv_image_header *header = &file->header;
     bool wide = header->shape.depth == 16;
-    int channels = header->shape.channels;
     struct row_writer writer = {
         .view = view,
-        .row = conv_image_interleaved(NULL, header->shape.width, 1, channels,
+        .row = conv_image_interleaved(NULL, header->shape.width, 1, header->shape.channels,
                                       wide ? CONV_SAMPLE_U16 : CONV_SAMPLE_U8, CONV_HOST),
     };
     conv_view_copier_init(&writer.copier, view, &writer.row);
@@ -422,14 +421,18 @@ static void check_apart(struct decoding *decoding)
 
 // --- the call ------------------------------------------------------------------------------------
 
-static enum conv_status check_options(const conv_decode_options *options, struct conv_err *err)
+static enum conv_status read_options(conv_decode_options *own, const conv_decode_options *options,
+                                     struct conv_err *err)
 {
-    if (options->channels < 0 || options->channels > CONV_IMAGE_MAX_CHANNELS)
-        return conv_err_usage(err, "%d channels; there must be 1 to 4, or 0", options->channels);
-    if (options->sample && options->sample != CONV_SAMPLE_U8 && options->sample != CONV_SAMPLE_U16)
+    enum conv_status status = CONV_API_READ_OPTIONS(own, options, err);
+    if (status)
+        return status;
+    if (own->channels < 0 || own->channels > CONV_IMAGE_MAX_CHANNELS)
+        return conv_err_usage(err, "%d channels; there must be 1 to 4, or 0", own->channels);
+    if (own->sample && own->sample != CONV_SAMPLE_U8 && own->sample != CONV_SAMPLE_U16)
         return conv_err_usage(err, "files cannot be decoded to this sample type");
-    if (options->memory != CONV_HOST && options->memory != CONV_DEVICE)
-        return conv_err_usage(err, "`memory` is %d, not a kind of memory", (int)options->memory);
+    if (own->memory != CONV_HOST && own->memory != CONV_DEVICE)
+        return conv_err_usage(err, "`memory` is %d, not a kind of memory", (int)own->memory);
     return CONV_OK;
 }
 
@@ -473,11 +476,9 @@ static enum conv_status decode_files(conv_context *context, const char *extensio
     struct conv_err *err = &context->err;
     enum conv_status status = conv_api_begin(context);
     if (!status)
-        status = CONV_API_READ_OPTIONS(&decoding.options, options, err);
+        status = read_options(&decoding.options, options, err);
     if (!status && extension)
         status = conv_api_find_format(&decoding.format, extension, err);
-    if (!status)
-        status = check_options(&decoding.options, err);
     if (!conv_api_batch_open(&decoding.batch, context, files, images, items, count,
                              sizeof *decoding.list + sizeof *decoding.items, &status))
         return status;
@@ -530,7 +531,7 @@ conv_status conv_probe_image(const void *data, size_t size, const conv_decode_op
     struct conv_err err;
     conv_image shape = {0};
     enum conv_status status = data && info
-                                  ? CONV_API_READ_OPTIONS(&own, options, &err)
+                                  ? read_options(&own, options, &err)
                                   : conv_err_usage(&err, "%s is NULL", data ? "`info`" : "`data`");
     if (!status)
         status = probe_file(&file, &own, &shape, &err);

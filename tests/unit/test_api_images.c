@@ -196,6 +196,7 @@ API_TEST(wrong_decodings_are_refused, 2)
     conv_item item;
     conv_decode_options decode = CONV_DECODE_OPTIONS_INIT;
     conv_image into = {0};
+    conv_image_info probed; // was given what no image can be decoded to
     assert_int_equal(conv_decode_png(NULL, &file, 1, NULL, &into, &item, NULL), CONV_ERR_USAGE);
     REFUSE(CONV_ERR_USAGE, conv_decode_png(context, NULL, 1, NULL, &into, &item, NULL));
     REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, NULL, NULL, &item, NULL));
@@ -209,6 +210,8 @@ API_TEST(wrong_decodings_are_refused, 2)
         decode.sample = (conv_sample)wrong[i].sample;
         decode.memory = (conv_memory)wrong[i].memory;
         REFUSE(CONV_ERR_USAGE, conv_decode_png(context, &file, 1, &decode, &into, NULL, NULL));
+        assert_int_equal(conv_probe_image(file.data, file.size, &decode, &probed, NULL),
+                         CONV_ERR_USAGE);
     }
     int count = spoil(spoiled, &image.view) - ONLY_16_BITS;
     for (int i = 1; i < count; i++) // NULL is allowed here

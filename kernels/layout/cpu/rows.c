@@ -80,10 +80,8 @@ void conv_layout_copy_row(void *dst, int to, int64_t dst_stride, const void *src
 
 void conv_layout_fill_row(void *row, int bytes, int64_t stride, int64_t width)
 {
-    for (int64_t x = 0; x < width; x++) {
-        if (bytes == 1)
-            ((uint8_t *)row)[x * stride] = 255;
-        else
-            ((uint16_t *)row)[x * stride] = 65535;
-    }
+    static const float one = 1;
+    static const uint16_t most = UINT16_MAX; // its first byte, too
+    const void *value = bytes == 4 ? (const void *)&one : &most;
+    conv_layout_copy_row(row, bytes, stride, value, bytes, 0, width);
 }
