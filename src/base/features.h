@@ -27,5 +27,26 @@ const struct conv_cpu_feature_row *conv_cpu_feature_rows(size_t *count);
 // CONV_DISABLE names ("avx2,avx512"). Any thread, any time.
 unsigned conv_cpu_features(void);
 
+// Defines a function that does what name##_loop does, compiled for AVX2 as well and run so where
+// the processor has it. That is a CONV_LOOP, plain code that compilers vectorise.
+#define CONV_LOOP static inline __attribute__((always_inline))
+#ifdef __x86_64__
+#define CONV_FOR_AVX2 __attribute__((target("avx2")))
+#else
+#define CONV_FOR_AVX2
+#endif
+#define CONV_VECTORISE(name, parameters, arguments)                                                \
+    CONV_FOR_AVX2 static void name##_avx2 parameters                                               \
+    {                                                                                              \
+        name##_loop arguments;                                                                     \
+    }                                                                                              \
+    void name parameters                                                                           \
+    {                                                                                              \
+        if (conv_cpu_features() & CONV_CPU_AVX2)                                                   \
+            name##_avx2 arguments;                                                                 \
+        else                                                                                       \
+            name##_loop arguments;                                                                 \
+    }
+
 // The processor's name as the system reports it, or "unknown processor".
 void conv_cpu_model(char *text, size_t size);

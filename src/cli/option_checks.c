@@ -136,13 +136,13 @@ static enum conv_status parse_mix(struct conv_filter_choice *filter, const char 
     bool sign = size > 0 && text[size - 1] == '%';
     bool good = !conv_number_parse(&percent, 100, text, size - sign, NULL) && percent >= 0 &&
                 (sign || percent == 0 || percent >= 1); // 0.4 may stand for 40 %
-    double share = percent * (CONV_BLEND_WHOLE / 100);
+    double share = percent * (CONV_IMAGE_WHOLE / 100);
     if (!good || fabs(share - rint(share)) > 1e-6)
         return conv_err_usage(err,
                               "--mix takes a percentage from 0%% to 100%% with at most two "
                               "decimals, for example 40%%, not '%s'",
                               text);
-    filter->blend.original = CONV_BLEND_WHOLE - (int)rint(share);
+    filter->blend.original = CONV_IMAGE_WHOLE - (int)rint(share);
     return CONV_OK;
 }
 

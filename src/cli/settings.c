@@ -124,7 +124,7 @@ static void print_parsed(FILE *out, const struct conv_settings *settings)
             fprintf(out, "output-type=%d\n", outputs->type);
     }
     if (blend->original)
-        fprintf(out, "mix=%d\n", CONV_BLEND_WHOLE - blend->original);
+        fprintf(out, "mix=%d\n", CONV_IMAGE_WHOLE - blend->original);
     if (blend->width)
         fprintf(out, "roi=%dx%d+%d+%d\n", blend->width, blend->height, blend->x, blend->y);
     if (outputs->to)

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/features.h"
+
 void conv_image_lay_out(struct conv_image *image, const struct conv_image *shape, uint8_t *memory)
 {
     struct conv_image laid_out = *shape;
@@ -84,40 +86,17 @@ bool conv_image_differ(const struct conv_image *a, const struct conv_image *b,
     return false;
 }
 
-void conv_image_widen(const struct conv_image *image)
-{
-    for (int c = 0; c < image->channels; c++) {
-        for (int y = 0; y < image->height; y++) {
-            uint8_t *row = conv_image_row(image, c, y);
-            uint16_t *wide = (uint16_t *)(void *)row;
-            for (int x = image->width - 1; x >= 0; x--)
-                wide[x] = (uint16_t)(row[x] * 257);
-        }
-    }
-}
+// --- samples in place ----------------------------------------------------------------------------
+// They are computed in parts of rows, apart from the row, which compilers can vectorise.
 
-void conv_image_narrow(struct conv_image *image)
-{
-    image->depth = 8;
-    for (int c = 0; c < image->channels; c++) {
-        for (int y = 0; y < image->height; y++) {
-            uint8_t *row = conv_image_row(image, c, y);
-            const uint16_t *wide = (const uint16_t *)(const void *)row;
-            for (int x = 0; x < image->width; x++)
-                row[x] = (uint8_t)((wide[x] + 128u) / 257);
-        }
-    }
-}
-
-// Samples of a row are computed in parts, apart from the row, which compilers can vectorise.
 #define PART 256
 
-static int part_of(const struct conv_image *image, int x)
+CONV_LOOP int part_of(const struct conv_image *image, int x)
 {
     return image->width - x < PART ? image->width - x : PART;
 }
 
-static void load(uint16_t *restrict to, const uint8_t *restrict row, int depth, int x, int count)
+CONV_LOOP void load(uint16_t *restrict to, const uint8_t *restrict row, int depth, int x, int count)
 {
     if (depth == 8)
         for (int i = 0; i < count; i++)
@@ -126,7 +105,8 @@ static void load(uint16_t *restrict to, const uint8_t *restrict row, int depth, 
         memcpy(to, row + 2 * (size_t)x, 2 * (size_t)count);
 }
 
-static void store(uint8_t *restrict row, const uint16_t *restrict from, int depth, int x, int count)
+CONV_LOOP void store(uint8_t *restrict row, const uint16_t *restrict from, int depth, int x,
+                     int count)
 {
     if (depth == 8)
         for (int i = 0; i < count; i++)
@@ -135,9 +115,66 @@ static void store(uint8_t *restrict row, const uint16_t *restrict from, int dept
         memcpy(row + 2 * (size_t)x, from, 2 * (size_t)count);
 }
 
+// Apart from vectors, which compilers would fill sample by sample.
+__attribute__((noinline)) static void look_up(uint16_t *value, const uint16_t *table, int count)
+{
+    for (int i = 0; i < count; i++)
+        value[i] = table[value[i]];
+}
+
+CONV_LOOP void convert_row(uint8_t *row, const struct conv_image *image, int to,
+                           const uint16_t *table)
+{
+    uint16_t value[PART] = {0};
+    int from = image->depth, parts = (image->width + PART - 1) / PART;
+    for (int k = 0; k < parts; k++) { // samples that become wider overwrite those after them
+        int x = (from < to ? parts - 1 - k : k) * PART, count = part_of(image, x);
+        load(value, row, from, x, count);
+        for (int i = 0; i < PART && from < to; i++)
+            value[i] = (uint16_t)(value[i] * 257);
+        if (table)
+            look_up(value, table, count);
+        for (int i = 0; i < PART && to < from; i++)
+            value[i] = (uint16_t)((value[i] + 128u) / 257);
+        store(row, value, to, x, count);
+    }
+}
+
+CONV_LOOP void conv_image_convert_loop(struct conv_image *image, int to, const uint16_t *table)
+{
+    int colours = table ? image->channels - image->alpha : 0;
+    for (int c = 0; c < image->channels; c++)
+        for (int y = 0; y < image->height && (c < colours || image->depth != to); y++)
+            convert_row(conv_image_row(image, c, y), image, to, c < colours ? table : NULL);
+    image->depth = to;
+}
+CONV_VECTORISE(conv_image_convert, (struct conv_image * image, int to, const uint16_t table[65536]),
+               (image, to, table))
+
+CONV_LOOP void conv_image_mix_loop(const struct conv_image *image, const struct conv_image *other,
+                                   unsigned share)
+{
+    uint16_t value[PART] = {0}, of_other[PART] = {0};
+    for (int c = 0; c < image->channels; c++)
+        for (int y = 0; y < image->height; y++)
+            for (int x = 0; x < image->width; x += PART) {
+                int count = part_of(image, x);
+                load(value, conv_image_row(image, c, y), image->depth, x, count);
+                load(of_other, conv_image_row(other, c, y), image->depth, x, count);
+                for (int i = 0; i < PART; i++)
+                    value[i] = (uint16_t)conv_image_divide_half_even(
+                        share * of_other[i] + (CONV_IMAGE_WHOLE - share) * value[i],
+                        CONV_IMAGE_WHOLE);
+                store(conv_image_row(image, c, y), value, image->depth, x, count);
+            }
+}
+CONV_VECTORISE(conv_image_mix,
+               (const struct conv_image *image, const struct conv_image *other, unsigned share),
+               (image, other, share))
+
 // The luminance of some pixels of a row. *value: their colours.
-static void weigh(uint16_t *restrict luma, uint16_t (*restrict value)[PART],
-                  const struct conv_image *colours, int y, int x)
+CONV_LOOP void weigh(uint16_t *restrict luma, uint16_t (*restrict value)[PART],
+                     const struct conv_image *colours, int y, int x)
 {
     int count = part_of(colours, x);
     for (int c = 0; c < 3; c++)
@@ -147,7 +184,8 @@ static void weigh(uint16_t *restrict luma, uint16_t (*restrict value)[PART],
             299u * value[0][i] + 587u * value[1][i] + 114u * value[2][i], 1000);
 }
 
-void conv_image_weigh(const struct conv_image *gray, const struct conv_image *colours)
+CONV_LOOP void conv_image_weigh_loop(const struct conv_image *gray,
+                                     const struct conv_image *colours)
 {
     uint16_t luma[PART], value[3][PART] = {0};
     for (int y = 0; y < colours->height; y++)
@@ -156,8 +194,11 @@ void conv_image_weigh(const struct conv_image *gray, const struct conv_image *co
             store(conv_image_row(gray, 0, y), luma, colours->depth, x, part_of(colours, x));
         }
 }
+CONV_VECTORISE(conv_image_weigh, (const struct conv_image *gray, const struct conv_image *colours),
+               (gray, colours))
 
-void conv_image_replace_luma(const struct conv_image *colours, const struct conv_image *luma)
+CONV_LOOP void conv_image_replace_luma_loop(const struct conv_image *colours,
+                                            const struct conv_image *luma)
 {
     uint16_t old[PART], new[PART] = {0}, value[3][PART] = {0};
     int most = (1 << colours->depth) - 1;
@@ -176,6 +217,8 @@ void conv_image_replace_luma(const struct conv_image *colours, const struct conv
         }
     }
 }
+CONV_VECTORISE(conv_image_replace_luma,
+               (const struct conv_image *colours, const struct conv_image *luma), (colours, luma))
 
 // --- linear light --------------------------------------------------------------------------------
 
@@ -224,16 +267,5 @@ void conv_curve_make(struct conv_curve *curve, uint32_t gamma)
         double share = v / (double)MOST;
         curve->linear[v] = (uint16_t)(MOST * linear_of(share, gamma) + 0.5);
         curve->stored[v] = (uint16_t)(MOST * stored_of(share, gamma) + 0.5);
-    }
-}
-
-void conv_curve_apply(const uint16_t table[65536], const struct conv_image *image)
-{
-    for (int c = 0; c < image->channels - image->alpha; c++) {
-        for (int y = 0; y < image->height; y++) {
-            uint16_t *row = (uint16_t *)(void *)(conv_image_row(image, c, y));
-            for (int x = 0; x < image->width; x++)
-                row[x] = table[row[x]];
-        }
     }
 }

@@ -58,14 +58,6 @@ static inline unsigned conv_image_get(const uint8_t *row, int depth, int x)
     return depth == 16 ? ((const uint16_t *)(const void *)row)[x] : row[x];
 }
 
-static inline void conv_image_put(uint8_t *row, int depth, int x, unsigned value)
-{
-    if (depth == 16)
-        ((uint16_t *)(void *)row)[x] = (uint16_t)value;
-    else
-        row[x] = (uint8_t)value;
-}
-
 // Bytes from a row to the next in staging and device memory.
 static inline size_t conv_image_stride(int width, int depth)
 {
@@ -107,12 +99,10 @@ void conv_image_copy(const struct conv_image *dst, const struct conv_image *src)
 // From 5 on, the width of `dst` is the height of `src`. They do not overlap.
 void conv_image_turn(const struct conv_image *dst, const struct conv_image *src, int orientation);
 
-// From 8 to 16 bits, in place: *image is the image at 16 bits, whose rows begin with the samples of
-// 8 bits. They are multiplied by 257.
-void conv_image_widen(const struct conv_image *image);
-
-// From 16 to 8 bits, in place: divided by 257, to the nearest integer.
-void conv_image_narrow(struct conv_image *image);
+// Converts samples of 8 or 16 bits in place, whose rows have room for both, to `to` bits:
+// multiplied by 257, or divided by 257 to the nearest integer. Colours, not alpha, are replaced by
+// their entries of a table, unless that is NULL, while they have 16 bits.
+void conv_image_convert(struct conv_image *image, int to, const uint16_t table[65536]);
 
 // Rounded half to even. The divisor is even, and its half and the sum are below 2^32 together.
 static inline unsigned conv_image_divide_half_even(unsigned sum, unsigned divisor)
@@ -120,6 +110,11 @@ static inline unsigned conv_image_divide_half_even(unsigned sum, unsigned diviso
     unsigned more = sum + divisor / 2, up = more / divisor;
     return up - (up & (up * divisor == more));
 }
+
+// Adds a share of another image of the same shape, in CONV_IMAGE_WHOLE-ths: (share * other + the
+// rest * image) / CONV_IMAGE_WHOLE, rounded half to even.
+#define CONV_IMAGE_WHOLE 10000
+void conv_image_mix(const struct conv_image *image, const struct conv_image *other, unsigned share);
 
 // Sets the first plane of *gray to the luma of BT.601 of R, G and B: (299 R + 587 G + 114 B) /
 // 1000, rounded half to even. It may be one of their planes.
@@ -156,6 +151,3 @@ struct conv_curve {
 // f is the function of sRGB (IEC 61966-2-1) for gamma 0, else a power with the exponent 100000 /
 // gamma.
 void conv_curve_make(struct conv_curve *curve, uint32_t gamma);
-
-// Replaces the colours of an image of 16 bits; alpha stays.
-void conv_curve_apply(const uint16_t table[65536], const struct conv_image *image);

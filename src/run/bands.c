@@ -253,10 +253,10 @@ static enum conv_status take_rows(struct run *run, int top, int bottom, int to,
     ring->first = to < run->shape.height ? find_top(run, to) : bottom;
     pthread_cond_signal(&ring->freed);
     conv_lock_release(&ring->lock);
-    struct conv_blend blend = run->blend;
-    status = conv_stages_decoded(run->worker->codecs, &blend, job, &planes);
+    conv_blend_begin(&run->blend, job, &planes,
+                     conv_codecs_curve(run->worker->codecs, &run->blend, job));
     conv_phase_end(job->phase);
-    return status;
+    return CONV_OK;
 }
 
 static enum conv_status encode_rows(struct run *run, int top, int to, struct conv_encoded *file,
@@ -270,12 +270,12 @@ static enum conv_status encode_rows(struct run *run, int top, int to, struct con
     struct conv_blend blend = run->blend;
     blend.y -= top;
     conv_phase_begin(job->phase);
-    enum conv_status status = conv_stages_filtered(run->worker->codecs, &blend, narrow, job, &out);
+    conv_blend_end(&blend, job, &out, narrow, conv_codecs_curve(run->worker->codecs, &blend, job));
     out.height = run->shape.height;
     for (int c = 0; c < out.channels; c++)
         out.plane[c].data -= top * out.plane[c].stride;
-    if (!status)
-        status = job->output_format->encode(codec, &out, &job->meta, run->from, to, file, err);
+    enum conv_status status =
+        job->output_format->encode(codec, &out, &job->meta, run->from, to, file, err);
     conv_phase_end(job->phase);
     return status;
 }

@@ -96,42 +96,27 @@ void conv_blend_target(const struct conv_job *job, struct conv_image *planes)
         *planes = job->placed.in;
 }
 
-static void copy_channel(const struct conv_image *dst, int to, const struct conv_image *src,
-                         int from)
-{
-    struct conv_image a = *dst, b = *src;
-    a.channels = b.channels = 1;
-    a.plane[0] = dst->plane[to];
-    b.plane[0] = src->plane[from];
-    conv_image_copy(&a, &b);
-}
-
 void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
                       const struct conv_image *planes, const struct conv_curve *curve)
 {
-    const struct conv_image *in = &job->placed.in;
+    const uint16_t *table = blend->linear ? curve->linear : NULL;
+    bool original = conv_blend_needs_original(blend), apart = original || becomes_gray(job);
+    struct conv_image *in = &job->placed.in, decoded = *planes;
+    decoded.depth = job->file_depth;
+    conv_image_convert(&decoded, planes->depth, apart ? NULL : table);
     if (becomes_gray(job)) {
         conv_image_weigh(in, planes);
-        if (planes->alpha)
-            copy_channel(in, 1, planes, 3);
+        struct conv_image to = *in, from = *planes;
+        to.plane[0] = in->plane[1], from.plane[0] = planes->plane[3];
+        to.channels = from.channels = planes->alpha;
+        conv_image_copy(&to, &from);
     }
-    if (conv_blend_needs_original(blend)) {
-        struct conv_image original;
-        view_original(job, &original);
-        conv_image_copy(&original, conv_blend_replaces_luma(job) ? planes : in);
+    if (original) {
+        struct conv_image before;
+        view_original(job, &before);
+        conv_image_copy(&before, conv_blend_replaces_luma(job) ? planes : in);
     }
-    if (blend->linear)
-        conv_curve_apply(curve->linear, in);
-}
-
-static void mix_row(uint8_t *out, const uint8_t *original, int depth, int from, int to,
-                    unsigned share)
-{
-    for (int x = from; x < to; x++) {
-        unsigned sum = share * conv_image_get(original, depth, x) +
-                       (CONV_BLEND_WHOLE - share) * conv_image_get(out, depth, x);
-        conv_image_put(out, depth, x, conv_image_divide_half_even(sum, CONV_BLEND_WHOLE));
-    }
+    conv_image_convert(in, in->depth, apart ? table : NULL);
 }
 
 static int within(int64_t value, int most)
@@ -139,41 +124,47 @@ static int within(int64_t value, int most)
     return value < most ? (int)value : most;
 }
 
+static struct conv_image cut(const struct conv_image *image, int left, int top, int right, int end)
+{
+    struct conv_image part = *image;
+    part.width = right - left;
+    part.height = end - top;
+    for (int c = 0; c < image->channels; c++)
+        part.plane[c].data = conv_image_row(image, c, top) + left * (image->depth / 8);
+    return part;
+}
+
 void conv_blend_end(const struct conv_blend *blend, struct conv_job *job, struct conv_image *out,
                     bool narrow, const struct conv_curve *curve)
 {
     struct conv_image original;
-    if (blend->linear)
-        conv_curve_apply(curve->stored, out);
+    const uint16_t *table = blend->linear ? curve->stored : NULL;
+    int depth = narrow ? 8 : out->depth;
     if (conv_blend_replaces_luma(job)) {
         struct conv_image colours;
         view_spare(job, 0, job->file_channels, &colours);
+        conv_image_convert(out, out->depth, table);
+        table = NULL;
         conv_image_replace_luma(&colours, out);
         if (out->alpha)
             colours.plane[3] = out->plane[1];
         *out = colours;
     }
-    if (narrow)
-        conv_image_narrow(out);
+    conv_image_convert(out, depth, table);
     if (!conv_blend_needs_original(blend))
         return;
     view_original(job, &original);
-    if (narrow)
-        conv_image_narrow(&original);
-    int left = blend->width ? blend->x : 0, top = blend->width ? blend->y : 0;
-    int right = blend->width ? within((int64_t)left + blend->width, out->width) : out->width;
-    int bottom = blend->width ? within((int64_t)top + blend->height, out->height) : out->height;
-    for (int c = 0; c < out->channels; c++) {
-        for (int y = 0; y < out->height; y++) {
-            uint8_t *to = conv_image_row(out, c, y);
-            const uint8_t *from = conv_image_row(&original, c, y);
-            bool inside = y >= top && y < bottom;
-            mix_row(to, from, out->depth, 0, inside ? left : out->width, CONV_BLEND_WHOLE);
-            if (!inside)
-                continue;
-            if (blend->original > 0)
-                mix_row(to, from, out->depth, left, right, (unsigned)blend->original);
-            mix_row(to, from, out->depth, right, out->width, CONV_BLEND_WHOLE);
-        }
+    conv_image_convert(&original, depth, NULL);
+    bool whole = blend->width == 0;
+    int left = whole ? 0 : blend->x, top = whole || blend->y < 0 ? 0 : blend->y;
+    int right = whole ? out->width : within((int64_t)blend->x + blend->width, out->width);
+    int bottom = whole ? out->height : within((int64_t)blend->y + blend->height, out->height);
+    const struct conv_image filtered = cut(out, left, top, right, bottom);
+    const struct conv_image before = cut(&original, left, top, right, bottom);
+    if (blend->original > 0)
+        conv_image_mix(&filtered, &before, (unsigned)blend->original);
+    if (!whole) {
+        conv_image_copy(&before, &filtered);
+        *out = original;
     }
 }

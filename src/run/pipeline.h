@@ -27,12 +27,11 @@ struct conv_blend {
     bool gray;    // colours become luminance before the first filter
     bool luma;    // the luminance of colours is filtered; its change is added to each of them
     bool linear;  // colours are filtered in linear light, of 16 bits (image/image.h)
-    int original; // share of the image as it was in the output, of CONV_BLEND_WHOLE
+    int original; // share of the image as it was in the output, of CONV_IMAGE_WHOLE
     // The region in which filters have an effect; the rest stays unchanged, but filters read it.
     // width 0: the whole image. The region may reach beyond the image.
     int width, height, x, y;
 };
-#define CONV_BLEND_WHOLE 10000
 
 // Plain data that the caller fills in and keeps unchanged until the run has ended.
 struct conv_pipeline_config {

@@ -17,15 +17,15 @@ struct conv_codecs {
     int count;                // conv_format_count
     size_t keep;              // conv_codec_config.keep
     struct conv_buffer image; // as it is stored, to be turned
-    struct conv_curve *curve; // the last one that an image needed; NULL: none yet
+    struct conv_curve curve;  // the last one that an image needed; {0}: none yet
     struct conv_codec *codec[];
 };
 
 enum conv_status conv_codecs_open(struct conv_codecs **out, const struct conv_codec_config *config,
                                   struct conv_err *err)
 {
-    size_t size = (size_t)conv_format_count * sizeof(struct conv_codec *);
-    struct conv_codecs *codecs = calloc(1, sizeof *codecs + size);
+    struct conv_codecs *codecs =
+        calloc(1, sizeof *codecs + (size_t)conv_format_count * sizeof codecs->codec[0]);
     enum conv_status status = CONV_OK;
     *out = NULL;
     if (!codecs)
@@ -47,8 +47,6 @@ void conv_codecs_close(struct conv_codecs *codecs)
         conv_codec_close(codecs->codec[i]);
     if (codecs)
         conv_buffer_free(&codecs->image);
-    if (codecs)
-        free(codecs->curve);
     free(codecs);
 }
 
@@ -68,22 +66,14 @@ void conv_codecs_trim(struct conv_codecs *codecs)
     conv_buffer_trim(&codecs->image, codecs->keep);
 }
 
-// Sets *curve to that of the job's samples if it is needed, else to NULL.
-static enum conv_status find_curve(struct conv_codecs *codecs, const struct conv_blend *blend,
-                                   struct conv_job *job, const struct conv_curve **curve)
+const struct conv_curve *conv_codecs_curve(struct conv_codecs *codecs,
+                                           const struct conv_blend *blend,
+                                           const struct conv_job *job)
 {
-    *curve = NULL;
-    if (!blend->linear)
-        return CONV_OK;
-    bool is_new = !codecs->curve;
-    if (is_new)
-        codecs->curve = malloc(sizeof *codecs->curve);
-    if (!codecs->curve)
-        return conv_err_memory(&job->err, "out of memory");
-    if (is_new || codecs->curve->gamma != job->header.gamma)
-        conv_curve_make(codecs->curve, job->header.gamma);
-    *curve = codecs->curve;
-    return CONV_OK;
+    struct conv_curve *curve = &codecs->curve;
+    if (blend->linear && (curve->linear[65535] == 0 || curve->gamma != job->header.gamma))
+        conv_curve_make(curve, job->header.gamma);
+    return blend->linear ? curve : NULL;
 }
 
 // --- reading -------------------------------------------------------------------------------------
@@ -225,29 +215,6 @@ enum conv_status conv_stages_check_mapped(struct conv_job *job, struct conv_err 
     return job->file->is_mapped ? job->item.ops->unchanged(&job->input, err) : CONV_OK;
 }
 
-enum conv_status conv_stages_decoded(struct conv_codecs *codecs, const struct conv_blend *blend,
-                                     struct conv_job *job, const struct conv_image *planes)
-{
-    const struct conv_curve *curve;
-    enum conv_status status = find_curve(codecs, blend, job, &curve);
-    if (status)
-        return status;
-    if (job->file_depth < job->header.shape.depth)
-        conv_image_widen(planes);
-    conv_blend_begin(blend, job, planes, curve);
-    return CONV_OK;
-}
-
-enum conv_status conv_stages_filtered(struct conv_codecs *codecs, const struct conv_blend *blend,
-                                      bool narrow, struct conv_job *job, struct conv_image *out)
-{
-    const struct conv_curve *curve;
-    enum conv_status status = find_curve(codecs, blend, job, &curve);
-    if (!status)
-        conv_blend_end(blend, job, out, narrow, curve);
-    return status;
-}
-
 enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
                                     struct conv_codecs *codecs, struct conv_job *job)
 {
@@ -262,7 +229,7 @@ enum conv_status conv_stages_decode(const struct conv_pipeline_config *config,
     if (!status)
         status = conv_stages_check_mapped(job, &job->err);
     if (!status)
-        status = conv_stages_decoded(codecs, &blend, job, &planes);
+        conv_blend_begin(&blend, job, &planes, conv_codecs_curve(codecs, &blend, job));
     conv_phase_end(job->phase);
     conv_codecs_trim(codecs);
     conv_stages_end(job, CONV_STAGE_DECODE, start);
@@ -319,9 +286,9 @@ static enum conv_status encode(const struct conv_pipeline_config *config,
     bool narrow = conv_output_depth(config, job) < out.depth;
     const struct conv_blend blend = config->blend; // as in conv_stages_decode()
     conv_phase_begin(job->phase);
-    enum conv_status status = conv_stages_filtered(codecs, &blend, narrow, job, &out);
-    if (!status)
-        status = format->encode(codec, &out, metadata, 0, out.height, bytes, &job->err);
+    conv_blend_end(&blend, job, &out, narrow, conv_codecs_curve(codecs, &blend, job));
+    enum conv_status status =
+        format->encode(codec, &out, metadata, 0, out.height, bytes, &job->err);
     conv_phase_end(job->phase);
     return status;
 }

@@ -63,8 +63,8 @@ void conv_blend_file_header(const struct conv_job *job, struct conv_image_header
 // The planes that the job's file is to be decoded into, with the channels of the file.
 void conv_blend_target(const struct conv_job *job, struct conv_image *planes);
 
-// After decoding: `planes` is that target at the depth of filtering. Fills the planes to filter.
-// `curve` is used with `linear` only.
+// After decoding: `planes` is that target at the depth of filtering, with samples of the depth of
+// the file. Fills the planes to filter. `curve`: conv_codecs_curve.
 void conv_blend_begin(const struct conv_blend *blend, struct conv_job *job,
                       const struct conv_image *planes, const struct conv_curve *curve);
 
@@ -86,6 +86,11 @@ void conv_codecs_close(struct conv_codecs *codecs); // NULL is fine
 struct conv_codec *conv_codecs_of(const struct conv_codecs *codecs,
                                   const struct conv_format *format);
 
+// The curve of the job's samples, until the next call; NULL without `linear`.
+const struct conv_curve *conv_codecs_curve(struct conv_codecs *codecs,
+                                           const struct conv_blend *blend,
+                                           const struct conv_job *job);
+
 // Calls conv_format.trim of each format.
 void conv_codecs_trim(struct conv_codecs *codecs);
 
@@ -105,13 +110,6 @@ void conv_stages_announce(const struct conv_pipeline_config *config, struct conv
 // Reads the file into job->file, its header into job->header, its metadata into job->meta. If the
 // file is larger than job->share, waits until job->budget has more.
 enum conv_status conv_stages_read(const struct conv_pipeline_config *config, struct conv_job *job);
-
-// After decoding: `planes` is conv_blend_target at the depth of filtering. And after filtering.
-// CONV_ERR_MEMORY.
-enum conv_status conv_stages_decoded(struct conv_codecs *codecs, const struct conv_blend *blend,
-                                     struct conv_job *job, const struct conv_image *planes);
-enum conv_status conv_stages_filtered(struct conv_codecs *codecs, const struct conv_blend *blend,
-                                      bool narrow, struct conv_job *job, struct conv_image *out);
 
 // CONV_ERR_IO if the file is mapped and was changed since it was opened.
 enum conv_status conv_stages_check_mapped(struct conv_job *job, struct conv_err *err);

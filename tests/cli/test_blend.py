@@ -94,7 +94,7 @@ def album(box):
     rng, album = np.random.default_rng(11), {}
     os.mkdir("in")
     for index, kind in enumerate(KINDS):
-        image = images.make(kind, rng, 23 + 7 * index, 19 + index)
+        image = images.make(kind, rng, 23 + 40 * index, 19 + index)
         album[kind] = image
         with open(f"in/{kind}.png", "wb") as file:
             file.write(image.data)
