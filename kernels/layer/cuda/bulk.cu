@@ -21,8 +21,6 @@ struct bulk_shape {
 static const struct bulk_shape shapes[] = {
     {5, 29, 3, 1, 384, 0.8f, 89, 1, bulk_rows<5, 29, 3, 1, false, 384>},
     {5, 15, 3, 1, 384, 0.85f, 87, 1.07f, bulk_rows<5, 15, 3, 1, false, 384>},
-    // 12→24, 33², `same`, 1,000 images: 0.372 and 0.384, cuda_layer_few 0.483; 17², 16 channels:
-    // the latter 0.146, cuda_layer_few 0.206 (H200).
     {5, 11, 8, 1, 384, 0.6f, 87, 1.15f, bulk_rows<5, 11, 8, 1, false, 384>},
     {5, 17, 4, 1, 512, 0.6f, 87, 1.08f, bulk_rows<5, 17, 4, 1, true, 512>},
     {7, 20, 4, 4, 512, 0.75f, 89, 1.1f, bulk_rows<7, 20, 4, 4, true, 512>},
@@ -118,8 +116,7 @@ static void fill_cost(const struct conv_layer *layer, const struct bulk_shape *s
     // The last warps have schedulers to themselves, but do not keep them busy.
     int64_t warps = s->threads / 32, rest = batches % warps;
     float turns = (float)((batches - rest) / 4) + (rest ? rest < 8 ? 2 : (float)(rest + 3) / 4 : 0);
-    // Warps wait if there are fewer slots than items that they compute at a time (12 to 24 at
-    // 33 x 33: 3.6 instead of 2.5 ms).
+    // Warps wait if there are fewer slots than items that they compute at a time.
     int least = ceil_div(s->threads, c->groups * group_units(c)) + 1;
     turns *= c->slots < least ? 1.45f : 1;
     float bytes = (float)c->slot_floats * 4;
@@ -191,22 +188,19 @@ static int score_bulk(const struct conv_layer_plan *plan)
     const struct bulk_shape *s = &shapes[c->shape];
     int out_height = conv_layer_out_height(layer, shape->height);
     int out_width = conv_layer_out_width(layer, shape->width);
-    // Units of 8 columns x 8 maps. If they occupy half of the
-    // multiprocessors, blocks with an image each are faster: 32→64, 14², 3×3, 100 images: 0.035
-    // instead of 0.053 (H100).
+    // Units of 8 columns x 8 maps. If they occupy half of the multiprocessors, blocks with an
+    // image each are faster.
     int64_t units = shape->images * out_height * ceil_div(out_width, 8) * ceil_div(layer->maps, 8);
     bool small = shape->images > 0 && units < PROCESSORS * 160;
     bool suits = c->useful >= (small ? 0.3f : s->suited) && conv_layer_taps(layer) >= 64 &&
                  (s->vector == 1 || layer->channels <= MOST_VECTOR_CHANNELS);
-    // 16→16, 32², 3×3 with padding, 64 images: 0.043, cuda_layer_gemm 0.023; 12→24, 33², 5×5 with
-    // padding, 16 images: 0.034 and 0.022; 1→276, 49×40, 10×4: 0.099 and 0.081 (H200).
+    // There cuda_layer_gemm is faster.
     if ((plan->pads && (small || layer->maps < 2 * layer->channels)) ||
         layer->kernel_height != layer->kernel_width)
         suits = false;
     // cuda_layer_few reads rows of multiples of four in vectors.
     if (c->pad > 0)
         return suits && !small && out_width % 4 != 0 && layer->maps <= 48 ? 102 : 45;
-    // 3→12, 33²: 0.059 instead of 0.071 from `uniform`, which is slower with rows of other lengths.
     return suits ? s->score + (s->columns == 29 && out_width % 4 != 0) : 45;
 }
 

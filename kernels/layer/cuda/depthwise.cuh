@@ -72,8 +72,6 @@ __device__ inline depthwise_tile depthwise_find(const depthwise_launch &p, int n
 
 // Starts copying a tile's samples, N at a time and in turns. With whole planes, rows outside stay
 // zeros.
-// Rows that are no vectors in vectors to another buffer, and from there to their places: 1.05 times
-// as long (36 layers, H200).
 template <int S, int N>
 __device__ inline void depthwise_copy(const depthwise_launch &p, float *samples,
                                       const depthwise_tile &tile)

@@ -206,8 +206,7 @@ static bool configure(const struct conv_layer *layer, const struct conv_layer_sh
             units = (units + 31) / 32 * 32;
         c.image_units = (int)units;
         c.cost = (float)units * (float)(s->columns * s->rows * c.groups * s->maps) * s->cost;
-        // A warp stores every other row first, and rows that share sectors of 32 bytes take longer:
-        // 1→6, 32² 0.109 instead of 0.084 ms (H100, 10,000 images).
+        // A warp stores every other row first; rows that share sectors of 32 bytes take longer.
         if (s->form == FEW_WHOLE && s->rows > 1 && out_width % 8)
             c.cost *= 1.3f;
         // With fewer warps than schedulers, some schedulers are idle.
@@ -256,18 +255,14 @@ static bool plan_few(struct conv_layer_plan *plan)
     return true;
 }
 
-// Where samples are read for each group of maps. 1,000 images, H200, cuda_layer_gemm in brackets:
-// 32 to 32, 44 x 44, 5x5: 2.11 ms (2.50); 10 to 48, 32 x 32, 5x5, 600 images, padded: 0.341
-// (0.454); 32 to 16, 32 x 32, 3x3: 0.254 (0.359), 16 to 32, 33 x 33, 3x3: 0.358 (0.352).
+// Where samples are read for each group of maps.
 static int score_channels(const struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = &plan->layer;
     const struct few_config *c = &layer_constants<struct few_plan>(plan)->at_vectors;
-    // With few warps the others are faster: 16 to 16, 32 x 32, 3x3, 64 images, 4 warps for each
-    // multiprocessor: 0.0209 ms (0.0168); 12 to 24, 33 x 33, 5x5, 9 warps: 0.0532 (0.0578).
+    // With few warps cuda_layer_gemm is faster, with one or two maps cuda_layer_window.
     float warps = (float)plan->shape.images * (float)c->image_units * (float)c->groups / 32;
     bool busy = plan->shape.images <= 0 || warps >= 6 * PROCESSORS;
-    // 64 to 1, 180 x 180, 3x3, 16 images: 0.216 ms, cuda_layer_window 0.099.
     if (!busy || !layer_repays_padding(plan) || layer->maps < 3 ||
         layer->maps > (layer->kernel_width == 3 && layer->channels <= 8 ? 128 : 48))
         return layer->channels <= 5 && layer_repays_padding(plan) ? 88 : 55;

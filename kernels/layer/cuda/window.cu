@@ -244,7 +244,7 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
     p->units = p->block_planes * p->strips * p->columns;
     p->plane_floats = (p->tiles == 1 && shared > 0 ? rows - shared : rows) * p->pitch;
     // Eight threads read at a time: those of two planes from different banks, where reads are the
-    // limit. 5x5, stride 2, 14x14: 0.83 times as long; 7x7, with fewer blocks: 1.05 (H200).
+    // limit. With 7x7, fewer blocks cost more than that saves.
     if (p->units / p->block_planes % 8 && s->height * s->width < 49)
         p->plane_floats += (4 * p->columns - p->plane_floats) & 31;
     int floats = (p->block_planes - 1) * p->plane_floats + (rows - 1) * p->pitch +
@@ -262,9 +262,8 @@ static void size_buffers(const struct conv_layer *layer, const struct conv_layer
 }
 
 // The cycles that all tiles take: those of the busiest multiprocessor's four schedulers and, for
-// each tile that a block computes after another, of a warp by itself. The figures fit 36 layers
-// with 1, 16 and 64 images (an H200): what they choose takes 4 % longer than the best tile. Those
-// for 7x7, where schedulers with fewer warps than others are idle, fit 30 of them: 7 %.
+// each tile that a block computes after another, of a warp by itself. With 7x7, schedulers with
+// fewer warps than others are idle.
 static float depthwise_cycles(const struct conv_layer *layer, const struct conv_layer_shape *shape,
                               const struct window_plan *c)
 {
@@ -472,8 +471,7 @@ static bool plan_window(struct conv_layer_plan *plan)
 static int score_window(const struct conv_layer_plan *plan)
 {
     const struct conv_layer *layer = &plan->layer;
-    // Long sums of samples that no other output needs: 8 to 16 in 8 groups, 22 x 1000, 22x1, one
-    // image, H200: 0.023 ms, cuda_layer_gemm 0.0063.
+    // Long sums of samples that no other output needs.
     bool alone = layer->kernel_height * layer->kernel_width >= 16 &&
                  (layer->kernel_width <= layer->stride_x ||
                   conv_layer_out_width(layer, plan->shape.width) == 1) &&
@@ -481,10 +479,7 @@ static int score_window(const struct conv_layer_plan *plan)
                   conv_layer_out_height(layer, plan->shape.height) == 1);
     if (layer->groups == layer->channels && layer->groups > 1)
         return alone ? 50 : 130;
-    // Too few blocks for a GPU, one image, H200: 64 to 3, 192 x 192, 3x3: 0.138 ms, cuda_layer_gemm
-    // 0.036; 256 to 256 in 32 groups, 28 x 28: 0.0188 and 0.0121, but 128 to 128, 56 x 56: 0.0093
-    // and 0.0164; 6 to 12, 80 x 80, 7x7: 0.0395 and 0.0124. Or many channels that blocks wait for,
-    // 16 images: 512 to 8, 64 x 64, 3x3: 0.793 and 0.293, but 64 to 3, 256 x 256: 0.413 and 0.593.
+    // Too few blocks for a GPU, of long sums or many channels, which blocks wait for.
     const struct window_plan *c = layer_constants<struct window_plan>(plan);
     int maps = layer->maps / layer->groups, channels = layer->channels / layer->groups;
     int64_t planes = plan->shape.images * layer->groups;
@@ -492,7 +487,7 @@ static int score_window(const struct conv_layer_plan *plan)
     bool idle = planes > 0 && (channels >= 8 || products > 2000) && maps > 2 && !c->depthwise &&
                 ceil_div64(planes, c->window.block_planes) * c->window.tiles_x * c->window.tiles_y <
                     PROCESSORS;
-    // Kernels of any size do less at a time: 512 to 1, 31 x 31, 4x4, 16 images: 0.995 ms and 0.258.
+    // Kernels of any size do less at a time.
     idle |= !c->depthwise && shapes[c->shape].kernel == 0 && channels >= 32;
     return maps < 16 && (maps <= 4 || channels <= 16) && !idle ? 75 : 50;
 }
