@@ -49,12 +49,12 @@ def test_show_names_the_kernel_that_suits_the_filter(box):
     """A Gaussian of 7 x 7 ran in one pass with floats, since its coefficients are no bytes."""
     binomial = [1, 6, 15, 20, 15, 6, 1]
     kernels = {
-        "7x7: " + " ".join(",".join(["1"] * 7) for _ in range(7)): "cuda_tma_mma",
-        "7x7: " + " ".join(",".join(str(a * b) for b in binomial) for a in binomial): "cuda_tma_mma_wide",
-        "15x15: " + " ".join(",".join(["1"] * 15) for _ in range(15)): "cuda_tma_mma_wide",
+        "7x7: " + " ".join(",".join(["1"] * 7) for _ in range(7)): (49, "cuda_tma_mma"),
+        "7x7: " + " ".join(",".join(str(a * b) for b in binomial) for a in binomial): (4096, "cuda_tma_mma_wide"),
+        "15x15: " + " ".join(",".join(["1"] * 15) for _ in range(15)): (225, "cuda_tma_mma_wide"),
     }
-    for kernel, variant in kernels.items():
-        shown = subprocess.run([program.EMULATED, "show", "custom", "-k", kernel], check=True, stdout=subprocess.PIPE)
+    for kernel, (divisor, variant) in kernels.items():
+        shown = subprocess.run([program.EMULATED, "show", "custom", "-k", kernel, "--divisor", str(divisor)], check=True, stdout=subprocess.PIPE)
         assert f" {variant} (8 bits)" in shown.stdout.decode()
 
 

@@ -56,7 +56,7 @@ static void check(int threads, size_t size)
     struct conv_item_ops ops = conv_item_file;
     struct conv_item item = {.ops = &ops};
     struct conv_parallel parallel = {.most = threads, .run = parallel_run};
-    const struct conv_file_read how = {.limit = SIZE, .parallel = &parallel};
+    const struct conv_file_read how = {.limit = SIZE, .pixel_limit = 1, .parallel = &parallel};
     struct conv_input input = {0};
     struct conv_file file = {0};
     const struct conv_format *format;
