@@ -18,12 +18,12 @@ static const struct conv_layer_variant *const variants[] = {
     &conv_cuda_layer_bulk,          &conv_cuda_layer_direct,
 #endif
 #if defined __x86_64__
-    &conv_cpu_layer_plane_avx512,   &conv_cpu_layer_avx512,   &conv_cpu_layer_plane_avx2,
+    &conv_cpu_layer_group_avx512,   &conv_cpu_layer_avx512,   &conv_cpu_layer_group_avx2,
     &conv_cpu_layer_avx2,
 #elif defined __aarch64__
-    &conv_cpu_layer_plane_neon,     &conv_cpu_layer_neon,
+    &conv_cpu_layer_group_neon,     &conv_cpu_layer_neon,
 #endif
-    &conv_cpu_layer_plane_portable, &conv_cpu_layer_portable, &conv_cpu_layer_reference,
+    &conv_cpu_layer_group_portable, &conv_cpu_layer_portable, &conv_cpu_layer_reference,
 };
 
 const struct conv_layer_variant *const *conv_layer_variants(int *count)

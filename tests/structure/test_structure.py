@@ -56,7 +56,7 @@ INSIDE = (  # within a folder: the first may not include the second
 # Not compiled alone: included several times with different macros, or inside a file that defines what they use.
 TEMPLATES = {
     "kernels/stencil/cpu": {"decimated_floats.h", "direct.h", "dots.h", "float_samples.h", "floats.h", "gradient.h", "round.h", "vector.h", "vector_variant.h"},
-    "kernels/layer/cpu": {"blocked_image.h", "blocked_tile.h", "planes.h"},
+    "kernels/layer/cpu": {"blocked_image.h", "blocked_tile.h"},
     "src/png/cpu": {"inflate_symbols_body.h"},
 }
 

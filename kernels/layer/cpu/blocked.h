@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The method of most fast CPU variants. A block of output rows is computed from a copy of its input
+// The method of all fast CPU variants. A block of output rows is computed from a copy of its input
 // in scratch, made by blocked_image.h: padded, converted to float32, and arranged so that the
 // samples which a vector of adjacent outputs needs for one tap are adjacent, too. Then
 // blocked_tile.h computes a few vectors of a few maps at a time in registers, each output in the
@@ -64,6 +64,22 @@ static inline int conv_layer_blocked_first(const struct conv_layer_blocked *bloc
 // maps. False if there are too many channels.
 bool conv_layer_blocked_plan(struct conv_layer_plan *plan, int lanes, int most_maps, int outputs);
 
+// The taps of an axis of which one of some adjacent outputs reads samples of a plane and not only
+// padding; all if there are none. The first tap of output j reads sample j * stride - pad.
+struct conv_taps {
+    int first, end;
+};
+
+static inline struct conv_taps conv_taps_inside(int first_output, int outputs, int stride, int pad,
+                                                int size, int dilation, int taps)
+{
+    int from = first_output * stride - pad, to = from + (outputs - 1) * stride;
+    int first = to < 0 ? (-to + dilation - 1) / dilation : 0;
+    int end = from < size ? (size - 1 - from) / dilation + 1 : 0;
+    end = end < taps ? end : taps;
+    return first < end ? (struct conv_taps){first, end} : (struct conv_taps){0, taps};
+}
+
 struct conv_layer_tap_list {
     int64_t may_skip; // those that meet only padding, unless the sum without them is -0
     struct conv_layer_tap {
@@ -76,10 +92,10 @@ struct conv_layer_tap_list {
 void conv_layer_blocked_pack(const struct conv_layer_plan *plan);
 
 // The CPU variants of layer.h's table, besides the reference.
-extern const struct conv_layer_variant conv_cpu_layer_portable, conv_cpu_layer_plane_portable;
+extern const struct conv_layer_variant conv_cpu_layer_portable, conv_cpu_layer_group_portable;
 #if defined __x86_64__
-extern const struct conv_layer_variant conv_cpu_layer_avx2, conv_cpu_layer_plane_avx2;
-extern const struct conv_layer_variant conv_cpu_layer_avx512, conv_cpu_layer_plane_avx512;
+extern const struct conv_layer_variant conv_cpu_layer_avx2, conv_cpu_layer_group_avx2;
+extern const struct conv_layer_variant conv_cpu_layer_avx512, conv_cpu_layer_group_avx512;
 #elif defined __aarch64__
-extern const struct conv_layer_variant conv_cpu_layer_neon, conv_cpu_layer_plane_neon;
+extern const struct conv_layer_variant conv_cpu_layer_neon, conv_cpu_layer_group_neon;
 #endif

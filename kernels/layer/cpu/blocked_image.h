@@ -26,12 +26,11 @@ static inline void copy_samples(float *dst, const float *src, ptrdiff_t n, int s
     for (ptrdiff_t j = 0; stride == 1 && j < n; j += LANES)
         put(dst + j, load(src + j));
     for (ptrdiff_t j = 0; stride == 2 && j < n; j += LANES)
-        put(dst + j, HALF(load(src + 2 * j), load(src + 2 * j + LANES), 0));
+        put(dst + j, EVENS(load(src + 2 * j), load(src + 2 * j + LANES)));
     for (ptrdiff_t j = 0; stride == 4 && j < n; j += LANES) {
         const float *from = src + 4 * j;
-        vec low = HALF(load(from), load(from + LANES), 0);
-        vec high = HALF(load(from + 2 * LANES), load(from + 3 * LANES), 0);
-        put(dst + j, HALF(low, high, 0));
+        vec low = EVENS(load(from), load(from + LANES));
+        put(dst + j, EVENS(low, EVENS(load(from + 2 * LANES), load(from + 3 * LANES))));
     }
     for (ptrdiff_t j = 0; stride != 1 && stride != 2 && stride != 4 && j < n; j++)
         dst[j] = src[j * stride];
@@ -164,27 +163,20 @@ struct image_run {
     struct tile tile;
 };
 
-// Whether a tap, `offset` samples from the first one, of adjacent outputs of an axis reads one of
-// its `size` samples and not only padding.
-static bool is_inside(int first, int outputs, int stride, int pad, int offset, int size)
-{
-    int from = first * stride - pad + offset;
-    return from + (outputs - 1) * stride >= 0 && from < size;
-}
-
 // Chooses the taps for `count` outputs from `first` on of some rows.
 static void choose_taps(struct image_run *run, int row, int rows, int first, int count)
 {
     const struct conv_layer *layer = &run->plan->layer;
     const struct conv_layer_shape *shape = &run->plan->shape;
+    struct conv_taps down =
+        conv_taps_inside(row, rows, layer->stride_y, layer->pad_top, shape->height,
+                         layer->dilation_y, layer->kernel_height);
+    struct conv_taps along = conv_taps_inside(first, count, layer->stride_x, layer->pad_left,
+                                              shape->width, layer->dilation_x, layer->kernel_width);
     run->tile.taps_end = run->tile.taps;
-    for (int u = 0; u < layer->kernel_height; u++)
-        for (int v = 0; v < layer->kernel_width; v++)
-            if (is_inside(row, rows, layer->stride_y, layer->pad_top, u * layer->dilation_y,
-                          shape->height) &&
-                is_inside(first, count, layer->stride_x, layer->pad_left, v * layer->dilation_x,
-                          shape->width))
-                *run->tile.taps_end++ = run->all->taps[u * layer->kernel_width + v];
+    for (int u = down.first; u < down.end; u++)
+        for (int v = along.first; v < along.end; v++)
+            *run->tile.taps_end++ = run->all->taps[u * layer->kernel_width + v];
 }
 
 // Computes `count` adjacent outputs of the maps of a set.
@@ -230,10 +222,10 @@ static void compute_set_across(struct image_run *run, int maps, const float *sam
                 tile->samples = samples + c * tile->channel_size + i * blocked->pitch + done;
                 tile->results = results + i * count + done;
                 tile->stride = high > 1 ? blocked->pitch : wide / 2;
-                across_tiles[vectors][high * wide](tile);
+                across_tiles[0][vectors][high * wide](tile);
                 for (int v = 0; v < vectors && run->skips; v++)
-                    run->has_minus_zero |= has_minus_zero(
-                        (const float *)(tile->results + v * tile->step), high * wide * LANES);
+                    run->has_minus_zero |= has_special(
+                        (const float *)(tile->results + v * tile->step), high * wide * LANES, true);
             }
         }
         tile->weights += tile->channels * tile->channel_taps * vectors * LANES;
@@ -278,7 +270,7 @@ static void compute_span(struct image_run *run, const float *samples, size_t at,
                 choose_taps(run, (int)(at / (size_t)blocked->width) + i, 1, 0, blocked->width);
             compute_set(run, maps, samples + i * blocked->pitch, row, count);
             for (int m = 0; m < maps && run->skips; m++, row += tile->map_size)
-                run->has_minus_zero |= has_minus_zero((const float *)(const void *)row, count);
+                run->has_minus_zero |= has_special((const float *)(const void *)row, count, true);
         }
     }
 }

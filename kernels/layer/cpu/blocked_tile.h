@@ -4,11 +4,11 @@
 //   LANES               float32 in a vector
 //   FMA(a, b, c)        a * b + c of vectors, rounded once
 //   PUT_SOME(p, x, n)   optional: stores the first n elements of x, all if n >= LANES
-//   GET_CHOSEN(p, bits) optional: a vector of the elements at p whose bit is set, others are 0
+//   GET_SOME(p, n)      optional: a vector whose first n elements, n < LANES, are those at p
 //   SCORE               the variant's score for all layers
 //   MOST_MAPS           maps of a tile, at most 8
 //   VECTORS_FOR(maps)   vectors of a tile with `maps` maps, at most 8
-//   ACROSS_OUTPUTS(v)   outputs of a tile across maps with v vectors, at most 14
+//   ACROSS_OUTPUTS(v)   outputs of a tile across maps or groups with v vectors, at most 14
 #pragma once
 
 #include <string.h>
@@ -27,7 +27,7 @@
 #elif defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define UNROLL _Pragma("GCC unroll 25")
+#define UNROLL _Pragma("GCC unroll 16")
 #endif
 
 // A vector is read once. Otherwise GCC makes it an operand of each multiply-add, and where vectors
@@ -92,11 +92,16 @@ ALWAYS_INLINE vec tanh_of(vec x)
     return choose(x != x, x, choose(a < 0.625f, low, high));
 }
 
+ALWAYS_INLINE vec relu_of(vec x)
+{
+    return choose(x < 0, (vec){0}, x);
+}
+
 ALWAYS_INLINE vec activate(enum conv_activation activation, vec x)
 {
     switch (activation) {
     case CONV_ACTIVATION_RELU:
-        return choose(x < 0, (vec){0}, x);
+        return relu_of(x);
     case CONV_ACTIVATION_TANH:
         return tanh_of(x);
     case CONV_ACTIVATION_ABS:
@@ -132,15 +137,11 @@ ALWAYS_INLINE void put(float *dst, vec x)
     *(vec_loose *)dst = x;
 }
 
-#ifndef GET_CHOSEN
-ALWAYS_INLINE vec GET_CHOSEN(const float *src, int bits)
+#ifndef GET_SOME
+ALWAYS_INLINE vec GET_SOME(const float *src, int n)
 {
-    if (bits == (1 << LANES) - 1)
-        return load(src);
     vec x = {0};
-    for (int k = 0; k < LANES; k++)
-        if (bits >> k & 1)
-            x[k] = src[k];
+    memcpy(&x, src, sizeof *src * (size_t)n);
     return x;
 }
 
@@ -157,21 +158,20 @@ ALWAYS_INLINE void PUT_SOME(float *dst, vec x, int n)
 #define TWO(i) (i), (i) + 2
 #define FOUR(i) (i), (i) + 1, (i) + 2, (i) + 3
 #if LANES == 16
-#define HALF(a, b, i)                                                                              \
-    __builtin_shufflevector(a, b, TWO(i), TWO(i + 4), TWO(i + 8), TWO(i + 12), TWO(i + 16),        \
-                            TWO(i + 20), TWO(i + 24), TWO(i + 28))
+#define EVENS(a, b)                                                                                \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
 #define TWO_OF_FOUR(a, b, i)                                                                       \
     __builtin_shufflevector(a, b, TWO(i), TWO(i + 16), TWO(i + 4), TWO(i + 20), TWO(i + 8),        \
                             TWO(i + 24), TWO(i + 12), TWO(i + 28))
 #define FOURS(a, b, i)                                                                             \
     __builtin_shufflevector(a, b, FOUR(i), FOUR(i + 8), FOUR(i + 16), FOUR(i + 24))
 #elif LANES == 8
-#define HALF(a, b, i) __builtin_shufflevector(a, b, TWO(i), TWO(i + 4), TWO(i + 8), TWO(i + 12))
+#define EVENS(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
 #define TWO_OF_FOUR(a, b, i)                                                                       \
     __builtin_shufflevector(a, b, TWO(i), TWO(i + 8), TWO(i + 4), TWO(i + 12))
 #define FOURS(a, b, i) __builtin_shufflevector(a, b, FOUR(i), FOUR(i + 8))
 #else
-#define HALF(a, b, i) __builtin_shufflevector(a, b, TWO(i), TWO(i + 4))
+#define EVENS(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
 #define TWO_OF_FOUR(a, b, i) __builtin_shufflevector(a, b, TWO(i), TWO(i + 4))
 #define FOURS(a, b, i) (a) // a vector is one four
 #endif
@@ -205,7 +205,7 @@ ALWAYS_INLINE void transpose(vec x[LANES])
 // The first n elements at p, all if n >= LANES.
 ALWAYS_INLINE vec fetch(const float *p, int n)
 {
-    return n < LANES ? GET_CHOSEN(p, (1 << n) - 1) : load(p);
+    return n < LANES ? GET_SOME(p, n) : load(p);
 }
 
 // Stores x as the elements of dst from `first` on; dst has `count` elements.
@@ -242,9 +242,11 @@ struct tile {
     bool continues;         // from the sums in dst, or in `results`, instead of the bias
     vec *results;           // across: sums
     ptrdiff_t step, stride; // across: from one vector of `results` to the next; see add_tap
+    const int32_t *offsets, *offsets_end; // groups: where samples of each tap begin, in vectors
 };
 
-// Stores what put_tile does not. A separate function, so that tiles have all registers for sums.
+// Stores the tiles that compute_tile does not store itself: those with an activation other than
+// ReLU, or float16 output. A separate function, so that compute_tile has all registers for sums.
 static __attribute__((noinline)) void finish_tile(const struct tile *tile, const vec *sums,
                                                   int maps, int vectors)
 {
@@ -254,45 +256,6 @@ static __attribute__((noinline)) void finish_tile(const struct tile *tile, const
             store(dst, k * LANES, tile->count, activate(tile->activation, sums[m * vectors + k]),
                   tile->output);
     }
-}
-
-// Whether put_tile stores the results.
-ALWAYS_INLINE bool is_plain(enum conv_element output, enum conv_activation activation)
-{
-    return output == CONV_ELEMENT_F32 && activation <= CONV_ACTIVATION_RELU;
-}
-
-ALWAYS_INLINE void put_tile(const struct tile *tile, vec sums[][MOST_TILES], const int maps,
-                            const int vectors)
-{
-    const int last = vectors - 1, count = tile->count - last * LANES;
-    vec least = splat(tile->activation == CONV_ACTIVATION_RELU ? 0 : -INFINITY);
-    UNROLL
-    for (int m = 0; m < maps; m++) {
-        float *dst = (float *)(void *)(tile->dst + (size_t)m * tile->map_size);
-        UNROLL
-        for (int k = 0; k < last; k++)
-            put(dst + k * LANES, choose(sums[m][k] < least, least, sums[m][k]));
-        PUT_SOME(dst + last * LANES, choose(sums[m][last] < least, least, sums[m][last]), count);
-    }
-}
-
-// Stores the first `some` maps of a tile.
-ALWAYS_INLINE void store_tile(const struct tile *tile, vec sums[][MOST_TILES], const int maps,
-                              const int vectors, int some)
-{
-    if (some == maps && is_plain(tile->output, tile->activation)) {
-        put_tile(tile, sums, maps, vectors);
-        return;
-    }
-    vec kept[MOST_TILES * MOST_TILES];
-    UNROLL
-    for (int m = 0; m < maps; m++) {
-        UNROLL
-        for (int k = 0; k < vectors; k++)
-            kept[m * vectors + k] = sums[m][k];
-    }
-    finish_tile(tile, kept, some, vectors);
 }
 
 // `maps` and `vectors` are constants, so that all sums are in registers. Either weights or samples,
@@ -354,7 +317,35 @@ ALWAYS_INLINE void compute_tile(struct tile *tile, const int maps, const int vec
         of_channel += tile->channel_size;
         weights_of_channel += tile->channel_taps * maps;
     }
-    store_tile(tile, sums, maps, vectors, maps);
+    bool is_plain = tile->output == CONV_ELEMENT_F32 && tile->activation <= CONV_ACTIVATION_RELU;
+    if (is_plain && tile->activation == CONV_ACTIVATION_RELU) {
+        UNROLL
+        for (int m = 0; m < maps; m++) {
+            UNROLL
+            for (int k = 0; k < vectors; k++)
+                sums[m][k] = relu_of(sums[m][k]);
+        }
+    }
+    if (is_plain) {
+        const int last = vectors - 1, count = tile->count - last * LANES;
+        UNROLL
+        for (int m = 0; m < maps; m++) {
+            float *dst = (float *)(void *)(tile->dst + (size_t)m * tile->map_size);
+            UNROLL
+            for (int k = 0; k < last; k++)
+                put(dst + k * LANES, sums[m][k]);
+            PUT_SOME(dst + last * LANES, sums[m][last], count);
+        }
+        return;
+    }
+    vec kept[MOST_TILES * MOST_TILES];
+    UNROLL
+    for (int m = 0; m < maps; m++) {
+        UNROLL
+        for (int k = 0; k < vectors; k++)
+            kept[m * vectors + k] = sums[m][k];
+    }
+    finish_tile(tile, kept, maps, vectors);
 }
 
 typedef void (*tile_fn)(struct tile *tile);
@@ -372,47 +363,72 @@ ALL(TILE)
 #define ENTRY(m, k) [m][k] = tile_##m##_##k,
 static const tile_fn tiles[MOST_TILES + 1][MOST_TILES + 1] = {ALL(ENTRY)};
 
-// Whether one of n floats is -0.
-static bool has_minus_zero(const float *x, ptrdiff_t n)
+// Whether one of n floats is not finite, or is -0.
+static bool has_special(const float *x, ptrdiff_t n, bool minus_zero)
 {
     vec_i32 found = {0}, none = {0};
-    for (ptrdiff_t k = 0; k < n; k += LANES)
-        found |= (vec_i32)fetch(x + k, n - k < LANES ? (int)(n - k) : LANES) == INT32_MIN;
+    for (ptrdiff_t k = 0; k < n; k += LANES) {
+        vec some = fetch(x + k, n - k < LANES ? (int)(n - k) : LANES);
+        found |= minus_zero ? (vec_i32)some == INT32_MIN : (vec_i32)(some - some);
+    }
     return memcmp(&found, &none, sizeof none) != 0;
 }
 
-// --- tiles across maps ---------------------------------------------------------------------------
-// A vector has one output of LANES maps; a tile `vectors` of them for each of n <= ACROSS_OUTPUTS
-// adjacent outputs: sums, weights and a sample are in registers. Sums begin and end in `results`.
+// --- tiles across maps or groups -----------------------------------------------------------------
+// A vector has one output of LANES maps, or of a map of LANES groups; a tile `vectors` of them for
+// each of n <= ACROSS_OUTPUTS adjacent outputs: sums, weights and a sample are in registers. Sums
+// begin and end in `results`.
 
 #define MOST_ACROSS 14 // outputs
+#define TAPS 3
 
-// Adds the products of a tap. The samples of the second half of the outputs are `stride` floats
-// after those of the first.
-ALWAYS_INLINE void add_tap(vec sums[][MOST_ACROSS], const int vectors, const int n,
-                           const float *sample, ptrdiff_t stride, const float *weights)
+// Adds the products of adjacent taps to adjacent outputs, for which each sample is read once.
+ALWAYS_INLINE void add_taps(vec *sums, const int n, const float *samples, const float *weights)
 {
-    vec held[2];
+    vec held[TAPS];
+    UNROLL
+    for (int t = 0; t < TAPS; t++)
+        held[t] = load(weights + t * LANES);
+    UNROLL
+    for (int i = 0; i < n + TAPS - 1; i++) {
+        vec sample = load(samples + i * LANES);
+        READ_ONCE(sample);
+        UNROLL
+        for (int t = 0; t < TAPS; t++)
+            if (i >= t && i - t < n)
+                sums[i - t] = FMA(held[t], sample, sums[i - t]);
+    }
+}
+
+// The same of one tap. A sample is a vector of groups, `stride` floats from the next one; or of all
+// maps, and the samples of the second half of the outputs are `stride` after those of the first.
+ALWAYS_INLINE void add_tap(vec sums[][MOST_ACROSS], const int vectors, const int n,
+                           const bool groups, const float *sample, ptrdiff_t stride,
+                           const float *weights)
+{
+    vec held[4];
     UNROLL
     for (int v = 0; v < vectors; v++) {
         held[v] = load(weights + v * LANES);
         READ_ONCE(held[v]);
-        __builtin_prefetch(weights + (TAPS_AHEAD * vectors + v) * LANES);
+        if (!groups)
+            __builtin_prefetch(weights + (TAPS_AHEAD * vectors + v) * LANES);
     }
     const float *second = sample + stride - n / 2;
     __asm__("" : "+r"(second)); // one register, not one for each of its samples
     UNROLL
-    for (int k = 0; k < n; k++) {
-        vec x = splat((k < n / 2 ? sample : second)[k]);
+    for (int k = 0; k < n; k++, sample += groups ? stride : 0) {
+        vec x = groups ? load(sample) : splat((k < n / 2 ? sample : second)[k]);
         UNROLL
         for (int v = 0; v < vectors; v++)
             sums[v][k] = FMA(held[v], x, sums[v][k]);
     }
 }
 
-ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, const int n)
+ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, const int n,
+                                  const bool groups)
 {
-    vec sums[2][MOST_ACROSS];
+    vec sums[4][MOST_ACROSS];
     UNROLL
     for (int v = 0; v < vectors; v++) {
         UNROLL
@@ -421,9 +437,21 @@ ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, co
                 tile->continues ? tile->results[v * tile->step + k] : load(tile->bias + v * LANES);
     }
     const float *samples = tile->samples, *weights = tile->weights;
-    for (int c = tile->channels; c > 0; c--) {
+    for (const int32_t *tap = tile->offsets; groups && tap < tile->offsets_end;
+         tap++, weights += vectors * LANES) {
+        const float *sample = samples + *tap * (ptrdiff_t)LANES;
+        if (vectors == 1 && tile->stride == LANES && tile->offsets_end - tap >= TAPS &&
+            tap[TAPS - 1] - tap[0] == TAPS - 1) {
+            add_taps(sums[0], n, sample, weights);
+            weights += (TAPS - 1) * LANES;
+            tap += TAPS - 1;
+        } else {
+            add_tap(sums, vectors, n, groups, sample, tile->stride, weights);
+        }
+    }
+    for (int c = groups ? 0 : tile->channels; c > 0; c--) {
         for (const struct conv_layer_tap *tap = tile->taps; tap < tile->taps_end; tap++)
-            add_tap(sums, vectors, n, samples + tap->samples, tile->stride,
+            add_tap(sums, vectors, n, groups, samples + tap->samples, tile->stride,
                     weights + tap->weights * (ptrdiff_t)vectors * LANES);
         samples += tile->channel_size;
         weights += tile->channel_taps * vectors * LANES;
@@ -437,17 +465,23 @@ ALWAYS_INLINE void compute_across(const struct tile *tile, const int vectors, co
 }
 
 #define ACROSS(v, n)                                                                               \
-    static void across_##v##_##n(struct tile *tile)                                                \
+    static void maps_##v##_##n(struct tile *tile)                                                  \
+    {                                                                                              \
+        if (v <= 2 && n <= ACROSS_OUTPUTS(v))                                                      \
+            compute_across(tile, v, n, false);                                                     \
+    }                                                                                              \
+    static void groups_##v##_##n(struct tile *tile)                                                \
     {                                                                                              \
         if (n <= ACROSS_OUTPUTS(v))                                                                \
-            compute_across(tile, v, n);                                                            \
+            compute_across(tile, v, n, true);                                                      \
     }
 #define ACROSS_ROW(T, v) ROW(T, v) T(v, 9) T(v, 10) T(v, 11) T(v, 12) T(v, 13) T(v, 14)
-#define ACROSS_ALL(T) ACROSS_ROW(T, 1) ACROSS_ROW(T, 2)
+#define ACROSS_ALL(T) ACROSS_ROW(T, 1) ACROSS_ROW(T, 2) ACROSS_ROW(T, 3) ACROSS_ROW(T, 4)
 ACROSS_ALL(ACROSS)
 
-#define ACROSS_ENTRY(v, n) [v][n] = across_##v##_##n,
-static const tile_fn across_tiles[3][MOST_ACROSS + 1] = {ACROSS_ALL(ACROSS_ENTRY)};
+// The first index: whether a vector is of groups.
+#define ACROSS_ENTRY(v, n) [0][v][n] = maps_##v##_##n, [1][v][n] = groups_##v##_##n,
+static const tile_fn across_tiles[2][5][MOST_ACROSS + 1] = {ACROSS_ALL(ACROSS_ENTRY)};
 
 // Stores `count` results of each of `lanes` maps, `distance` bytes apart, at dst.
 static void store_across(const struct tile *tile, uint8_t *dst, size_t distance, int lanes,
