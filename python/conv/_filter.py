@@ -32,7 +32,7 @@ def filter(images, filter, *, border=None, alpha=None, kernel=None, divisor=None
     """Filters images of type uint8, uint16 or float32; pixels are the same on all devices.
 
     Results of float32 images are float32, neither rounded nor clamped: sums in one stated order (docs/python.md). Parametric
-    filters but "gaussian-fast" are within 2^-22 of the range from float64. Premultiplied alpha is for integers only.
+    filters but "gaussian-fast" are within 2^-24 of the range from float64. Premultiplied alpha is for integers only.
 
     images:  an array of one image or of a batch, or a list of them
     filter:  names of built-in filters (conv.filters()), paths of matrix files, or "custom", separated by
